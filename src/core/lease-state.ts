@@ -1,0 +1,87 @@
+import type { LostReason } from "./errors.ts";
+
+/** What a holder may believe. `jeopardy`: the last renewal failed or is overdue, the lease is not lost yet. */
+export type LeaseState = "held" | "jeopardy" | "lost" | "released" | "exported";
+
+/** A lease's state with what belongs to it. A release that is under way counts as released. */
+export type Phase =
+  | { readonly state: "held" }
+  | { readonly state: "exported" }
+  | { readonly state: "jeopardy"; readonly answered: boolean }
+  | { readonly state: "released"; readonly confirmed: boolean }
+  | { readonly state: "lost"; readonly reason: LostReason };
+
+/** Something that happened to a lease. */
+export type LeaseInput =
+  | { readonly kind: "renewed" }
+  /** A renewal failed or is overdue, a session store lost its link, the wall clock jumped. `answered`: the backend spoke. */
+  | { readonly kind: "doubt"; readonly answered: boolean }
+  /** The deadline passed. */
+  | { readonly kind: "deadline" }
+  /** The backend or the manager says that it is over. */
+  | { readonly kind: "gone"; readonly reason: LostReason }
+  | { readonly kind: "release" }
+  | { readonly kind: "confirmed" }
+  | { readonly kind: "export" };
+
+/** What the holder is told after a step; each at most once. */
+export type LeaseOutput = "jeopardy" | "safe" | "lost" | null;
+
+const HELD: Phase = { state: "held" };
+const EXPORTED: Phase = { state: "exported" };
+const RELEASING: Phase = { state: "released", confirmed: false };
+const RELEASED: Phase = { state: "released", confirmed: true };
+
+/** The state of a fresh lease. */
+export const FRESH: Phase = HELD;
+
+/**
+ * The lease's state machine, pure: `held → jeopardy → held | lost`, and from held or jeopardy at once to lost, released
+ * or exported. Terminal states stay, with one exception: a release that finds the record gone before the deadline turns
+ * `released` into `lost`.
+ */
+export function step(
+  phase: Phase,
+  input: LeaseInput,
+): { readonly phase: Phase; readonly output: LeaseOutput } {
+  const same = { phase, output: null } as const;
+  if (phase.state === "released") return whileReleasing(phase, input);
+  if (phase.state === "lost" || phase.state === "exported") return same;
+  switch (input.kind) {
+    case "renewed":
+      return phase.state === "held" ? same : { phase: HELD, output: "safe" };
+    case "doubt": {
+      if (phase.state === "held")
+        return { phase: { state: "jeopardy", answered: input.answered }, output: "jeopardy" };
+      return input.answered === phase.answered
+        ? same
+        : {
+            phase: { state: "jeopardy", answered: phase.answered || input.answered },
+            output: null,
+          };
+    }
+    case "deadline": {
+      // Nobody answered since the doubt began: we cannot say more than that.
+      const reason = phase.state === "jeopardy" && !phase.answered ? "unreachable" : "expired";
+      return { phase: { state: "lost", reason }, output: "lost" };
+    }
+    case "gone":
+      return { phase: { state: "lost", reason: input.reason }, output: "lost" };
+    case "release":
+      return { phase: RELEASING, output: null };
+    case "export":
+      return { phase: EXPORTED, output: null };
+    case "confirmed":
+      return same;
+  }
+}
+
+function whileReleasing(
+  phase: Phase & { state: "released" },
+  input: LeaseInput,
+): { readonly phase: Phase; readonly output: LeaseOutput } {
+  if (input.kind === "confirmed") return { phase: RELEASED, output: null };
+  if (input.kind === "gone" && !phase.confirmed)
+    return { phase: { state: "lost", reason: input.reason }, output: "lost" };
+  return { phase, output: null };
+}

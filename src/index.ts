@@ -1,0 +1,1 @@
+export type { Driver } from "./core/driver.ts";

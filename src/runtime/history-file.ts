@@ -1,0 +1,59 @@
+import { createWriteStream, type WriteStream } from "node:fs";
+import type { EventSink, LockEvent } from "../core/events.ts";
+import { processIdentity } from "./process-identity.ts";
+
+/** Lines that may wait for a slow disk; what comes beyond is counted, not kept. */
+const MAX_BACKLOG_BYTES = 8 * 1024 * 1024;
+
+/** Appends every event to a file, one line of JSON each, for `ringfence verify`. */
+export function historyFile(file: string): EventSink {
+  let stream: WriteStream | undefined;
+  let broken = false;
+  let dropped = 0;
+  const open = (): WriteStream => {
+    if (stream !== undefined) return stream;
+    stream = createWriteStream(file, { flags: "a", mode: 0o600 });
+    stream.on("error", (error) => {
+      broken = true;
+      process.emitWarning(
+        `The history file ${file} cannot be written: ${error.message}`,
+        "RingfenceHistoryWarning",
+      );
+    });
+    return stream;
+  };
+  return {
+    wants: () => !broken,
+    emit(event) {
+      const out = open();
+      if (out.writableLength > MAX_BACKLOG_BYTES) {
+        dropped += 1;
+        return;
+      }
+      if (dropped > 0) out.write(`${JSON.stringify({ type: "dropped", count: dropped })}\n`);
+      dropped = 0;
+      out.write(line(event));
+    },
+    listenerFailed: () => undefined,
+    async close() {
+      const out = stream;
+      if (out === undefined || broken) return;
+      await new Promise<void>((resolve) => {
+        out.once("error", () => {
+          resolve();
+        });
+        out.end(resolve);
+      });
+    },
+  };
+}
+
+function line(event: LockEvent): string {
+  const plain = (_key: string, value: unknown): unknown =>
+    typeof value === "bigint"
+      ? value.toString()
+      : value instanceof Error
+        ? { name: value.name, message: value.message }
+        : value;
+  return `${JSON.stringify({ pid: processIdentity().pid, process: processIdentity().id, ...event }, plain)}\n`;
+}

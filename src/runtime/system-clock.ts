@@ -1,0 +1,40 @@
+import { uptime } from "node:os";
+import type { Clock, Timer } from "../core/clock.ts";
+
+/** The longest delay that one Node timer takes; a longer one fires after 1 ms. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** `performance.now()` and `process.hrtime` read one clock; this is where the former starts on the latter. */
+const ORIGIN_MS = Number(process.hrtime.bigint()) / 1e6 - performance.now();
+
+/** The host's clocks: CLOCK_MONOTONIC (comparable between processes), boot time, wall time, and Node's timers. */
+export const systemClock: Clock = {
+  mono: () => ORIGIN_MS + performance.now(),
+  boot: () => uptime() * 1000,
+  wall: () => Date.now(),
+  timer: (ms, fn, ref = false) => new SystemTimer(ms, fn, ref),
+};
+
+/** A timer that may be longer than Node's longest. */
+class SystemTimer implements Timer {
+  #handle: NodeJS.Timeout | undefined;
+
+  constructor(ms: number, fn: () => void, ref: boolean) {
+    this.#arm(Math.max(0, ms), fn, ref);
+  }
+
+  #arm(ms: number, fn: () => void, ref: boolean): void {
+    // Node rounds delays down to whole milliseconds, and the contract is "at or after".
+    this.#handle =
+      ms > MAX_TIMER_MS
+        ? setTimeout(() => {
+            this.#arm(ms - MAX_TIMER_MS, fn, ref);
+          }, MAX_TIMER_MS)
+        : setTimeout(fn, Math.ceil(ms));
+    if (!ref) this.#handle.unref();
+  }
+
+  cancel(): void {
+    clearTimeout(this.#handle);
+  }
+}
