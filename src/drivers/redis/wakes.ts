@@ -4,6 +4,9 @@ import { type Address, CONNECT_TIMEOUT_MS, type Dialer } from "./client.ts";
 import { Connection } from "./connection.ts";
 import { LinkError } from "./errors.ts";
 
+/** How long the first waiter waits for the subscription. */
+const PATIENCE_MS = 250;
+
 /** How wake-ups reach this process. */
 export interface WakeOptions {
   readonly dialer: Dialer;
@@ -25,7 +28,7 @@ export class Wakes {
   readonly #options: WakeOptions;
   #connection: Connection | undefined;
   #timer: Timer | undefined;
-  #started = false;
+  #started: Promise<void> | undefined;
   #closed = false;
   #failures = 0;
 
@@ -33,10 +36,23 @@ export class Wakes {
     this.#options = options;
   }
 
-  start(): void {
-    if (this.#started) return;
-    this.#started = true;
-    void this.#listen();
+  /** Settled once the first try has come to something, or has taken so long that waiters should rather poll. */
+  ready: boolean = false;
+
+  /** Begins to listen. Resolves when `ready`. */
+  async start(): Promise<void> {
+    this.#started ??= new Promise((resolve) => {
+      const timer = this.#options.clock.timer(PATIENCE_MS, () => {
+        this.ready = true;
+        resolve();
+      });
+      void this.#listen().then(() => {
+        timer.cancel();
+        this.ready = true;
+        resolve();
+      });
+    });
+    await this.#started;
   }
 
   close(): void {
