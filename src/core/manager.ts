@@ -50,11 +50,11 @@ export class ManagerEngine implements Engine {
   readonly keepalive: Keepalive;
   readonly hold: ProcessHold;
   readonly waits: DueQueue<WaitingPlace>;
-  readonly wakes = new Map<string, { wake(): void }>();
+  readonly wakes: Map<string, { wake(): void }> = new Map<string, { wake(): void }>();
   /** `undefined` where nested requests are not looked for. */
   readonly nest: AsyncContext<Nest> | undefined;
   /** Requests whose bodies run. */
-  readonly running = new Set<Promise<unknown>>();
+  readonly running: Set<Promise<unknown>> = new Set<Promise<unknown>>();
   readonly keeper: LeaseKeeper;
   readonly #queues = new Map<string, NameQueue>();
   #closing: Promise<void> | undefined;
