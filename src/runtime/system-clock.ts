@@ -18,23 +18,31 @@ export const systemClock: Clock = {
 /** A timer that may be longer than Node's longest. */
 class SystemTimer implements Timer {
   #handle: NodeJS.Timeout | undefined;
+  #ref: boolean;
 
   constructor(ms: number, fn: () => void, ref: boolean) {
-    this.#arm(Math.max(0, ms), fn, ref);
+    this.#ref = ref;
+    this.#arm(Math.max(0, ms), fn);
   }
 
-  #arm(ms: number, fn: () => void, ref: boolean): void {
+  #arm(ms: number, fn: () => void): void {
     // Node rounds delays down to whole milliseconds, and the contract is "at or after".
     this.#handle =
       ms > MAX_TIMER_MS
         ? setTimeout(() => {
-            this.#arm(ms - MAX_TIMER_MS, fn, ref);
+            this.#arm(ms - MAX_TIMER_MS, fn);
           }, MAX_TIMER_MS)
         : setTimeout(fn, Math.ceil(ms));
-    if (!ref) this.#handle.unref();
+    if (!this.#ref) this.#handle.unref();
   }
 
   cancel(): void {
     clearTimeout(this.#handle);
+  }
+
+  setRef(ref: boolean): void {
+    this.#ref = ref;
+    if (ref) this.#handle?.ref();
+    else this.#handle?.unref();
   }
 }
