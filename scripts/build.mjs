@@ -46,4 +46,4 @@ export async function build() {
 export const LOCK = join(root, ".cache/setup");
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href)
-  await locked(LOCK, build).catch(fail);
+  await locked(LOCK, async () => (isBuilt() ? undefined : await build())).catch(fail);
