@@ -1,4 +1,5 @@
 import type { MemoryCapabilities } from "../../src/drivers/memory/index.ts";
+import { memoryGuard, memoryStore } from "../../src/guards/memory/index.ts";
 import {
   type Capabilities,
   createLockManager,
@@ -87,10 +88,14 @@ await m.acquire("a", { tll: "5s" });
 await m.tryAcquire("a", { wait: "5s" });
 
 // request with a guard: the body also gets the transaction.
-const guarded: string = await m.request(
+const db = memoryStore<number>();
+const guarded: bigint = await m.request(
   "a",
-  { guard: { guard, db: {}, resource: "x" } },
-  async (l, tx: object) => `${l.token.toString()}${Object.keys(tx).length}`,
+  { guard: { guard: memoryGuard(), db, resource: "x" } },
+  (l, tx) => {
+    tx.set("x", 5);
+    return l.token;
+  },
 );
 
 // modes
