@@ -79,7 +79,7 @@ export class NameQueue implements TicketOwner, WaiterOwner {
       this.#append(waiter);
       if (signal !== undefined) {
         waiter.onAbort = () => {
-          this.#leave(waiter, signal.reason);
+          void this.#leave(waiter, signal.reason);
         };
         signal.addEventListener("abort", waiter.onAbort, { once: true });
       }

@@ -1,11 +1,6 @@
 import { show } from "./duration.ts";
-import {
-  DeadlockError,
-  InvalidArgumentError,
-  LeaseLostError,
-  type Outcome,
-  StaleTokenError,
-} from "./errors.ts";
+import type { LeaseLostError } from "./errors.ts";
+import { DeadlockError, InvalidArgumentError, type Outcome, StaleTokenError } from "./errors.ts";
 import type { FencedLease } from "./lease.ts";
 import { LiveLease } from "./live-lease.ts";
 import type { AcquireOptions, GuardBinding, RequestExtras } from "./lock-manager.ts";
@@ -178,17 +173,16 @@ async function runGuarded(
   repaired = false,
 ): Promise<unknown> {
   const { guard, body } = guarded;
-  const refusal: { stale?: StaleTokenError } = {};
+  const refusal: { claimed: boolean; stale?: StaleTokenError } = { claimed: false };
   const work = async (held: LiveLease | null): Promise<unknown> => {
     const credential = held as unknown as FencedLease;
-    let claimed = false;
     try {
       return await guard.guard.run(guard.db, guard.resource ?? lease.name, credential, (tx) => {
-        claimed = true;
+        refusal.claimed = true;
         return body(held, tx);
       });
     } catch (error) {
-      if (!claimed && error instanceof StaleTokenError && error.step === "claim")
+      if (!refusal.claimed && error instanceof StaleTokenError && error.step === "claim")
         refusal.stale = error;
       throw error;
     }
