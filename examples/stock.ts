@@ -10,9 +10,9 @@ db.exec("INSERT INTO stock VALUES ('apple', 3) ON CONFLICT DO UPDATE SET left = 
 const locks = createLockManager(sqliteDriver("locks.db"), { ttl: "10s" });
 const guard = sqliteGuard();
 
-const left = await locks.request("stock/apple", { guard: { guard, db } }, (_lease, tx) => {
-  const row = tx.prepare("SELECT left FROM stock WHERE item = 'apple'").get() as { left: number };
-  tx.prepare("UPDATE stock SET left = ? WHERE item = 'apple'").run(row.left - 1);
+const left = await locks.request("stock/apple", { guard: { guard, db } }, () => {
+  const row = db.prepare("SELECT left FROM stock WHERE item = 'apple'").get() as { left: number };
+  db.prepare("UPDATE stock SET left = ? WHERE item = 'apple'").run(row.left - 1);
   return row.left - 1;
 });
 console.log(`${left} left`);

@@ -53,10 +53,10 @@ const volatile = (await r.acquire("a")).token;
 const wrong: FencingToken<"durable"> = volatile;
 const none = await n.acquire("a");
 // @ts-expect-error no token without fencing
-export const noToken = none.token;
+export const noToken: unknown = none.token;
 const maybe = await u.acquire("a");
 // @ts-expect-error nobody knows yet
-export const noTokenYet = maybe.token;
+export const noTokenYet: unknown = maybe.token;
 
 // require: narrows the unknown driver, refuses the impossible one.
 const ok = createLockManager(unknown, { require: { fencing: "durable" } });
@@ -109,7 +109,7 @@ q.semaphore("a", { permits: 2 });
 await m.acquire("a", { mode: "permits" });
 const permit = await m.semaphore("a", { permits: 2 }).acquire();
 // @ts-expect-error a permit has no token
-export const noPermitToken = permit.token;
+export const noPermitToken: unknown = permit.token;
 
 // guards
 await guard.claim({}, "x", lease);
