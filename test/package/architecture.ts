@@ -166,7 +166,7 @@ export function withoutComments(text: string): string {
   return words.join(" ");
 }
 
-const BACKENDS = /memory|redis|redlock|sqlite|postgres|zookeeper|etcd|dynamo|mysql/i;
+const BACKENDS = /redis|redlock|sqlite|postgres|zookeeper|etcd|dynamo|mysql/i;
 
 /** Places in core's code (not in its comments, where an example may help) that spell a backend's name. */
 export function backendNames(sources: Sources): string[] {
