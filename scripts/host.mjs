@@ -7,7 +7,6 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 export const root = dirname(dirname(fileURLToPath(import.meta.url)));
-export const inCi = !["", "0", "false"].includes(process.env.CI ?? "");
 
 /** Our own words go to stderr: stdout belongs to the command. */
 export function say(text) {

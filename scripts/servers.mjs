@@ -7,7 +7,7 @@ import { cleanEnv, hashOf, must, npm, read, root, run, say } from "./host.mjs";
 import { locked } from "./setup-lock.mjs";
 
 /** The one list: package, a command that it brings, and what needs it. */
-export const DEBIAN = [
+const DEBIAN = [
   { name: "util-linux", command: "setpriv", why: "ends a child when its wrapper is killed" },
 ];
 

@@ -41,7 +41,7 @@ const PACKAGES: Record<string, readonly string[]> = {
 const ON_DEMAND: readonly string[] = ["libsql"];
 
 /** One import of a file, of any spelling. */
-export interface Import {
+interface Import {
   readonly specifier: string;
   /** Loaded with the file; `import("x")`, `require("x")` and types are not. */
   readonly loads: boolean;
@@ -61,7 +61,7 @@ export function readSources(folder: string): Sources {
 }
 
 /** The imports of one file, read by the compiler: comments and strings are not imports. */
-export function importsOf(text: string): Import[] {
+function importsOf(text: string): Import[] {
   const found: Import[] = [];
   const add = (node: ts.Node | undefined, loads: boolean): void => {
     if (node !== undefined && ts.isStringLiteralLike(node))
@@ -92,7 +92,7 @@ export function unitOf(path: string): string {
 }
 
 /** The path below `src/` that a relative specifier of `from` names. */
-export function targetOf(from: string, specifier: string): string {
+function targetOf(from: string, specifier: string): string {
   const target = relative("/", resolve("/", dirname(from), specifier));
   return target.split(sep).join(posix.sep).replace(/\.js$/, ".ts");
 }
@@ -154,7 +154,7 @@ export function closure(
 }
 
 /** The code of a file without its comments: what it says, not what it says about it. */
-export function withoutComments(text: string): string {
+function withoutComments(text: string): string {
   const file = ts.createSourceFile("file.ts", text, ts.ScriptTarget.Latest, true);
   const words: string[] = [];
   const visit = (node: ts.Node): void => {
