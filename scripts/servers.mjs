@@ -57,7 +57,9 @@ async function installDebian(missing) {
   await withoutStartingServices(async () => {
     for (const { name } of missing) {
       say(`installing ${name} for the tests`);
-      await run(["apt-get", "install", "-qq", "-y", "--no-install-recommends", name], { env });
+      const words = ["apt-get", "install", "-qq", "-y", "--no-install-recommends", name];
+      // One line per package: apt's own words only when they are complaints.
+      await run(words, { env, stdout: "ignore" });
     }
   });
 }
