@@ -1,4 +1,5 @@
 import type { MemoryCapabilities } from "../../src/drivers/memory/index.ts";
+import { fileGuard, fileStore } from "../../src/guards/file/index.ts";
 import { memoryGuard, memoryStore } from "../../src/guards/memory/index.ts";
 import {
   type Capabilities,
@@ -98,6 +99,15 @@ const guarded: bigint = await m.request(
   },
 );
 
+const written: string = await m.request(
+  "a",
+  { guard: { guard: fileGuard(), db: fileStore("folder"), resource: "x" } },
+  async (l, tx) => {
+    tx.write("x", l.token.toString());
+    return l.name;
+  },
+);
+
 // modes
 const shared = await m.acquire("a", { mode: "shared" });
 const s: "shared" = shared.mode;
@@ -141,4 +151,4 @@ await m.revoke("a", {});
 export const verdict: "current" | "superseded" | "same-tenure" = await m.check(lease.sequencer);
 
 await using held = await m.acquire("z");
-export const all = [ofMemory, wrong, known, a, b, c, s, guarded, held];
+export const all = [ofMemory, wrong, known, a, b, c, s, guarded, written, held];
