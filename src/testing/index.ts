@@ -1,1 +1,3 @@
-export {};
+export type { FakeClockStart } from "./fake-clock.ts";
+export { FakeClock } from "./fake-clock.ts";
+export { FakeRandom } from "./fake-random.ts";
