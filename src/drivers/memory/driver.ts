@@ -128,7 +128,7 @@ class MemoryBackend implements Backend, Wakeable {
     if (order.now || grant.lockDelayMs === 0) lock.remove(grant, now, false);
     else lock.cutShort(grant, now);
     lock.makeOffers(now, null, store.wakes);
-    store.dropIfSpent(order.name, lock, now);
+    store.retire(order.name, lock, now);
     this.#end();
     return RELEASED;
   }
@@ -254,7 +254,7 @@ class MemoryBackend implements Backend, Wakeable {
       if (ref.raiseTo !== undefined) store.raise(ref.raiseTo);
     }
     lock.makeOffers(now, null, store.wakes);
-    store.dropIfSpent(ref.name, lock, now);
+    store.retire(ref.name, lock, now);
     return RELEASED;
   }
 }

@@ -23,6 +23,8 @@ export class Lock {
   top: bigint | null = null;
   /** When the last exclusive holder vanished; -1 when it released, or when there was none. */
   abandonedAt = -1;
+  /** Among the few idle names that the store keeps at hand. */
+  idling = false;
 
   /** The grant with this id, while it is a lease. */
   grantOf(grantId: string, now: number): Grant | undefined {

@@ -6,8 +6,10 @@ import type { Waiter } from "./queue.ts";
 
 /** A revoked grant is told so for at least this long, and a late ask of it refused. */
 const REVOKED_KEPT_MS = 60_000;
+/** How many idle names stay at hand: taking and giving back one name again and again then costs no Map operations. */
+const IDLE_KEPT = 64;
 /** Smaller stores are not swept. */
-const SWEEP_FROM = 64;
+const SWEEP_FROM = 2 * IDLE_KEPT;
 
 /** A grant id that must not be granted (again). */
 interface Tombstone {
@@ -27,6 +29,8 @@ export class Store {
   readonly #floor: TokenFloor;
   #lockHand: MapIterator<[string, Lock]> = this.locks.entries();
   #tombstoneHand: MapIterator<[string, Tombstone]> = this.#tombstones.entries();
+  readonly #idle: { readonly name: string; readonly lock: Lock }[] = [];
+  #idleHand = 0;
   /** Waiters to be woken once the step is over. */
   wakes: Waiter[] = [];
 
@@ -41,9 +45,21 @@ export class Store {
     return lock;
   }
 
-  /** Drops the name when nobody needs it; its tokens go on rising, since the floor remembers the last one. */
-  dropIfSpent(name: string, lock: Lock, now: number): void {
-    if (!lock.isSpent(now)) return;
+  /** Lets go of the name when nobody needs it: the last few idle names stay, each one pushes the oldest of them out. */
+  retire(name: string, lock: Lock, now: number): void {
+    if (lock.idling || !lock.isSpent(now)) return;
+    lock.idling = true;
+    const oldest = this.#idle[this.#idleHand];
+    this.#idle[this.#idleHand] = { name, lock };
+    this.#idleHand = (this.#idleHand + 1) % IDLE_KEPT;
+    if (oldest === undefined) return;
+    oldest.lock.idling = false;
+    this.#dropIfSpent(oldest.name, oldest.lock, now);
+  }
+
+  /** The name's tokens go on rising when it comes back, since the floor remembers the last one. */
+  #dropIfSpent(name: string, lock: Lock, now: number): void {
+    if (lock.idling || !lock.isSpent(now)) return;
     this.raise(lock.top);
     this.locks.delete(name);
   }
@@ -123,7 +139,7 @@ export class Store {
       const [name, lock] = next.value;
       lock.settle(now);
       lock.queue?.forget(now);
-      this.dropIfSpent(name, lock, now);
+      this.#dropIfSpent(name, lock, now);
     }
   }
 }

@@ -1,0 +1,116 @@
+import { backoffMs } from "./backoff.ts";
+import { type Answer, type Ask, DriverError } from "./driver.ts";
+import type { Engine } from "./engine.ts";
+import { PermitMismatchError } from "./errors.ts";
+import { decodeHolder, type Holder } from "./holder.ts";
+import { asAcquireError, asDriverError } from "./link.ts";
+import type { LiveLease } from "./live-lease.ts";
+import type { NameQueue } from "./local-queue.ts";
+import type { Terms } from "./options.ts";
+import { Tenure } from "./tenure.ts";
+
+/** A store that is only busy with another writer is asked again for so long, even by one attempt. */
+const BUSY_MS = 1000;
+
+/**
+ * One attempt without a place in any queue: a lease, or who is in the way. It never overtakes waiters, neither those of
+ * this process nor the backend's.
+ * @throws the signal's reason, PermitMismatchError, BackendUnavailableError, BackendConfigError
+ */
+export async function tryOnce(
+  engine: Engine,
+  queue: NameQueue,
+  terms: Terms,
+  signal: AbortSignal | undefined,
+): Promise<LiveLease | { readonly holder: Holder | null }> {
+  if (queue.hasWaiters) return { holder: queue.holder };
+  const ids = engine.newIds();
+  const ask: Ask = {
+    name: queue.name,
+    mode: terms.mode,
+    permits: terms.permits,
+    grantId: ids.grantId,
+    holder: terms.holderText,
+    ttlMs: terms.ttlMs,
+    lockDelayMs: terms.lockDelayMs,
+    tokens: 1,
+    join: "no",
+    ...(terms.above === undefined ? {} : { above: terms.above }),
+  };
+  const startedAt = engine.clock.mono();
+  engine.hold.begin();
+  try {
+    for (let tries = 0; ; tries += 1) {
+      const sentAt = engine.holderClock.now();
+      const answer = await attempt(engine, ask);
+      if (!(answer instanceof DriverError)) {
+        if (answer.kind === "mismatch")
+          throw new PermitMismatchError(ask.name, terms.permits, answer.permits);
+        if (answer.kind !== "granted")
+          return {
+            holder:
+              answer.kind === "busy" && answer.holder !== null ? decodeHolder(answer.holder) : null,
+          };
+        const { marginRatio } = engine.settings;
+        const tenure = new Tenure(queue, terms, {
+          ids,
+          granted: answer,
+          sentAt,
+          late: false,
+          marginRatio,
+        });
+        const alive = engine.holderClock.now() < tenure.deadline;
+        if (alive && signal?.aborted !== true)
+          return queue.begin(tenure, answer.previousToken, startedAt);
+        await giveBack(engine, ask, false);
+        signal?.throwIfAborted();
+        return { holder: null };
+      }
+      if (answer.kind !== "busy" || engine.clock.mono() - startedAt >= BUSY_MS) {
+        if (answer.outcome === "unknown") await giveBack(engine, ask, true);
+        throw asAcquireError(answer);
+      }
+      await pause(engine, backoffMs(engine.random, tries, 4, 50));
+    }
+  } finally {
+    engine.hold.end();
+    if (queue.empty) engine.forget(queue.name);
+  }
+}
+
+async function attempt(engine: Engine, ask: Ask): Promise<Answer | DriverError> {
+  const timeoutMs = engine.settings.requestTimeoutMs ?? Math.min(ask.ttlMs / 3, 5000);
+  try {
+    return await engine.link.call(timeoutMs, async (backend, io) => backend.attempt(ask, io));
+  } catch (error) {
+    return asDriverError(error);
+  }
+}
+
+/** One try, and on in the background: nobody waits for the outcome. */
+async function giveBack(engine: Engine, ask: Ask, late: boolean): Promise<void> {
+  const { name, mode, grantId, ttlMs } = ask;
+  const timeoutMs = engine.settings.requestTimeoutMs ?? Math.min(ttlMs / 3, 5000);
+  const ref = { name, mode, grantId, ttlMs, lockDelayMs: 0 };
+  await engine.returns.give({ ref, late, timeoutMs, budgetMs: 0, oursUntilMs: Infinity });
+}
+
+async function pause(engine: Engine, ms: number): Promise<void> {
+  await new Promise<void>((resolve) => {
+    engine.clock.timer(ms, resolve, true);
+  });
+}
+
+/** The work's result, or at once the signal's reason; the work goes on to its end and cleans up after itself. */
+export async function abortable<T>(signal: AbortSignal | undefined, work: Promise<T>): Promise<T> {
+  if (signal === undefined) return await work;
+  return await new Promise<T>((resolve, reject) => {
+    const onAbort = (): void => {
+      reject(signal.reason as Error);
+    };
+    signal.addEventListener("abort", onAbort, { once: true });
+    work.then(resolve, reject).finally(() => {
+      signal.removeEventListener("abort", onAbort);
+    });
+  });
+}
