@@ -42,17 +42,27 @@ export function grantIdle(store: Store, ask: Ask): Granted | null {
   return granted(ask, { first, count: ask.tokens }, row.abandoned, big(row.previous));
 }
 
+/** Where an ask stands that did not get in. */
+interface Standing {
+  readonly kind: "waits";
+  readonly queued: boolean;
+  readonly ahead: number;
+  readonly keepMs: number;
+}
+
 /** Any ask, inside a transaction. */
 export function attempt(step: Step, ask: Ask): Answer {
   if (step.tomb(ask.grantId) !== null) return VANISHED;
   const lock = new LockStep(step, ask.name);
-  const answer = lock.restart(ask) ?? decide(lock, step, ask);
+  const outcome = lock.restart(ask) ?? decide(lock, step, ask);
   lock.makeOffers();
+  // After the offers: how long this one waits depends on the one that was made just now.
+  const answer = outcome.kind === "waits" ? busy(lock, ask, outcome) : outcome;
   lock.save();
   return answer;
 }
 
-function decide(lock: LockStep, step: Step, ask: Ask): Answer {
+function decide(lock: LockStep, step: Step, ask: Ask): Exclude<Answer, Busy> | Standing {
   const waiter = lock.waiter(ask.grantId);
   if (ask.join === "kept" && waiter === undefined) return VANISHED;
   if (ask.mode === "permits") {
@@ -67,12 +77,12 @@ function decide(lock: LockStep, step: Step, ask: Ask): Answer {
   if (lock.hasRoom(ask.mode, place)) return lock.grant(ask, waiter);
   const keepMs = place.ahead < NEAR ? KEEP_NEAR_MS : KEEP_FAR_MS;
   const queued = queue(lock, step, ask, waiter, keepMs);
-  return {
-    kind: "busy",
-    queued,
-    ...lock.obstacle(ask, place.ahead),
-    keepEntryMs: queued ? keepMs : Number.POSITIVE_INFINITY,
-  } satisfies Busy;
+  return { kind: "waits", queued, ahead: place.ahead, keepMs };
+}
+
+function busy(lock: LockStep, ask: Ask, { queued, ahead, keepMs }: Standing): Busy {
+  const keepEntryMs = queued ? keepMs : Number.POSITIVE_INFINITY;
+  return { kind: "busy", queued, ...lock.obstacle(ask, ahead), keepEntryMs };
 }
 
 /** Keeps, makes or drops the ask's entry; answers whether it has one. */

@@ -32,13 +32,16 @@ export function takeSoleUse(path: string, hostId: string, open: OpenDatabase): (
     taken.users -= 1;
     if (taken.users > 0) return;
     held.delete(id);
+    taken.client.exec("ROLLBACK");
     taken.client.close();
   };
 }
 
 /** Throws when a process without a boot id uses the file right now. */
 export function refuseBesideSoleUser(path: string, open: OpenDatabase): void {
-  lockBeside(path, open).close();
+  const client = lockBeside(path, open);
+  client.exec("ROLLBACK");
+  client.close();
 }
 
 function lockBeside(path: string, open: OpenDatabase): SqliteClient {

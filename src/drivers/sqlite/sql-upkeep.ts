@@ -9,9 +9,9 @@ export function sweepSql({
   waiters,
 }: Tables): Part<"sweepTo" | "sweepShares" | "sweepIdle" | "sweepFloor" | "sweepLocks"> {
   const range = "key >= :from AND key <= :to";
-  // A counter ahead of the wall clock (raised on purpose) stays in its row: in the floor it would raise every name.
-  const spent = /* sql */ `${range} AND counter <= :wallMicros AND (
-  (state = 0 AND abandoned = 0 AND freed < :idle) OR (state = 0 AND freed < :old)
+  // A counter far ahead (raised on purpose) stays in its row: in the floor it would raise every name.
+  const spent = /* sql */ `${range} AND counter <= :ceiling AND (
+  (state = 0 AND abandoned = 0 AND freed <= :idle) OR (state = 0 AND freed < :old)
   OR (state = 1 AND expires + delay_ms < :old))`;
   return {
     // args: from, size. returns the last key of the next part; no row at the end of the table.
@@ -31,13 +31,13 @@ export function sweepSql({
 WHERE ${range} AND state = 2 AND NOT EXISTS (SELECT 1 FROM ${waiters} AS w WHERE w.key = ${locks}.key)
   AND NOT EXISTS (SELECT 1 FROM ${shares} AS s WHERE s.key = ${locks}.key)`,
     },
-    // args: from, to, idle, old, wallMicros.
+    // args: from, to, idle, old, ceiling.
     sweepFloor: {
       name: "sweepFloor",
       text: /* sql */ `UPDATE ${meta} SET floor = max(floor, (SELECT max(counter) FROM ${locks} WHERE ${spent}))
 WHERE id = 1 AND EXISTS (SELECT 1 FROM ${locks} WHERE ${spent})`,
     },
-    // args: from, to, idle, old, wallMicros.
+    // args: from, to, idle, old, ceiling.
     sweepLocks: { name: "sweepLocks", text: `DELETE FROM ${locks} WHERE ${spent}` },
   };
 }

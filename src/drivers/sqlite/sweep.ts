@@ -11,6 +11,8 @@ const IDLE_MS = 60_000;
 const SAMPLES = 4;
 /** How long a name remembers that its last holder vanished. */
 const ABANDONED_MS = 24 * 3_600_000;
+/** How far a name's counter may be ahead of the wall clock and of the floor, in µs, and still become the floor. */
+const AHEAD = 60_000_000n;
 /** How long a dead waiter's place is remembered. */
 const DEAD_WAITER_MS = 600_000;
 
@@ -55,7 +57,9 @@ function part(
   const last = client.get(sql.sweepTo, { from, size: SIZE })?.key;
   // Above every key: they are ASCII.
   const to = last ?? "\u007f";
-  const spent = { from, to, idle, old: now - ABANDONED_MS, wallMicros: wall };
+  const floor = BigInt(client.get(sql.meta)?.floor ?? 0);
+  const ceiling = (floor > wall ? floor : wall) + AHEAD;
+  const spent = { from, to, idle, old: now - ABANDONED_MS, ceiling };
   client.run(sql.dropDeadWaiters, { from, to, dead: now - DEAD_WAITER_MS });
   client.run(sql.sweepShares, { from, to, now });
   client.run(sql.sweepIdle, { from, to, now });
