@@ -4,12 +4,14 @@ import type { Clock, Timer } from "../core/clock.ts";
 /** The longest delay that one Node timer takes; a longer one fires after 1 ms. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** `performance.now()` and `process.hrtime` read one clock; this is where the former starts on the latter. */
-const ORIGIN_MS = Number(process.hrtime.bigint()) / 1e6 - performance.now();
-
 /** The host's clocks: CLOCK_MONOTONIC (comparable between processes), boot time, wall time, and Node's timers. */
 export const systemClock: Clock = {
-  mono: () => ORIGIN_MS + performance.now(),
+  mono: () => {
+    // Not performance.now() and an offset: a process that is preempted while it takes the two readings of which the
+    // offset is made would count itself late for as long as it lives, and its leases would end early for others.
+    const [seconds, nanoseconds] = process.hrtime();
+    return seconds * 1000 + nanoseconds / 1e6;
+  },
   boot: () => uptime() * 1000,
   wall: () => Date.now(),
   timer: (ms, fn, ref = false) => new SystemTimer(ms, fn, ref),
