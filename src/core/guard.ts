@@ -133,7 +133,7 @@ export function presentationOf(
   const { token, grantId, scope } = credential;
   if ("assertHeld" in credential) {
     if ((credential.mode as string) !== "exclusive")
-      throw refused(`a lease in mode "${String(credential.mode)}"`);
+      throw refused(`a lease in mode "${credential.mode}"`);
     if (!isToken(token)) throw refused("a lease without a fencing token");
     return {
       token,

@@ -132,7 +132,7 @@ function adopt<V>(store: Store<V>, resource: string, adoption: Adoption): void {
 }
 
 function purge<V>(store: Store<V>, beforeMs: number): number {
-  const old = [...store.entries.committed].filter(([, entry]) => entry.usedAtMs < beforeMs);
+  const old = store.entries.list().filter(([, entry]) => entry.usedAtMs < beforeMs);
   for (const [resource, { scope, token }] of old) {
     raiseFloor(store, scope, token);
     store.entries.delete(resource);

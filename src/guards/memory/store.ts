@@ -40,9 +40,14 @@ const REMOVED = Symbol("removed");
 export class Store<V> implements MemoryStore<V> {
   readonly #values = new Map<string, V>();
   #open: Transaction<V> | null = null;
-  readonly entries: Overlay<MemoryEntry> = new Overlay();
+  readonly entries: Overlay<MemoryEntry>;
   /** Per scope, the token that missing entries inherit. */
-  readonly floors: Overlay<bigint> = new Overlay();
+  readonly floors: Overlay<bigint>;
+
+  constructor() {
+    this.entries = new Overlay();
+    this.floors = new Overlay();
+  }
 
   get(key: string): V | undefined {
     return this.#values.get(key);
@@ -81,7 +86,7 @@ export class Store<V> implements MemoryStore<V> {
 /** Changes of one transaction over the committed values. */
 class Transaction<V> implements MemoryTransaction<V> {
   readonly store: Store<V>;
-  readonly changes: Map<string, V | typeof REMOVED> = new Map();
+  readonly changes = new Map<string, V | typeof REMOVED>();
   ended = false;
 
   constructor(store: Store<V>) {
@@ -113,13 +118,18 @@ class Transaction<V> implements MemoryTransaction<V> {
 
 /** A map whose changes wait for a commit. */
 class Overlay<T> {
-  readonly committed: Map<string, T> = new Map();
+  readonly #committed = new Map<string, T>();
   readonly #changes = new Map<string, T | typeof REMOVED>();
 
   get(key: string): T | null {
     const changed = this.#changes.get(key);
     if (changed === REMOVED) return null;
-    return changed ?? this.committed.get(key) ?? null;
+    return changed ?? this.#committed.get(key) ?? null;
+  }
+
+  /** What is committed. */
+  list(): [string, T][] {
+    return [...this.#committed];
   }
 
   set(key: string, value: T): void {
@@ -132,8 +142,8 @@ class Overlay<T> {
 
   commit(): void {
     for (const [key, value] of this.#changes) {
-      if (value === REMOVED) this.committed.delete(key);
-      else this.committed.set(key, value);
+      if (value === REMOVED) this.#committed.delete(key);
+      else this.#committed.set(key, value);
     }
     this.#changes.clear();
   }
