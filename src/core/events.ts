@@ -35,6 +35,12 @@ export interface LockEvents {
   readonly safe: OfGrant;
   /** After 30 s of waiting, and every 30 s from then on: who holds it. */
   readonly waiting: Common & { readonly waitedMs: number; readonly holder: Holder | null };
+  /** This manager freed somebody's grant. */
+  readonly revoked: Common & {
+    readonly grantId: string;
+    readonly holder: Holder;
+    readonly reason: string;
+  };
   /** An acquire ended without a lease: a timeout, a busy try, an abort, an error. */
   readonly refused: Common & { readonly waitedMs: number; readonly cause: unknown };
 }

@@ -3,7 +3,10 @@ import type { LostReason } from "./errors.ts";
 /** What a holder may believe. `jeopardy`: the last renewal failed or is overdue, the lease is not lost yet. */
 export type LeaseState = "held" | "jeopardy" | "lost" | "released" | "exported";
 
-/** A lease's state with what belongs to it. A release that is under way counts as released. */
+/**
+ * A lease's state with what belongs to it. A release that is under way counts as released. `answered`: the backend spoke
+ * when the lease was last in doubt.
+ */
 export type Phase =
   | { readonly state: "held" }
   | { readonly state: "exported" }
@@ -53,15 +56,10 @@ export function step(
     case "doubt": {
       if (phase.state === "held")
         return { phase: { state: "jeopardy", answered: input.answered }, output: "jeopardy" };
-      return input.answered === phase.answered
-        ? same
-        : {
-            phase: { state: "jeopardy", answered: phase.answered || input.answered },
-            output: null,
-          };
+      return { phase: { state: "jeopardy", answered: input.answered }, output: null };
     }
     case "deadline": {
-      // Nobody answered since the doubt began: we cannot say more than that.
+      // Nobody answered the last time we asked: more than that cannot be said.
       const reason = phase.state === "jeopardy" && !phase.answered ? "unreachable" : "expired";
       return { phase: { state: "lost", reason }, output: "lost" };
     }

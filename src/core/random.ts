@@ -4,4 +4,6 @@ export interface Random {
   bytes(n: number): Uint8Array;
   /** Uniform in [0, 1): for jitter, never for secrets. */
   unit(): number;
+  /** Forgets what was drawn in advance: a cloned virtual machine must not repeat what its twin drew. */
+  forget?(): void;
 }

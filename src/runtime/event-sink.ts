@@ -10,6 +10,7 @@ const NAMES: readonly LockEventName[] = [
   "jeopardy",
   "safe",
   "waiting",
+  "revoked",
   "refused",
 ];
 

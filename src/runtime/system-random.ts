@@ -4,10 +4,10 @@ import type { Random } from "../core/random.ts";
 const POOL_BYTES = 4096;
 
 /**
- * The system's random numbers. Bytes come from a pool, since small reads are dear; `drop` forgets the pool, so that a
+ * The system's random numbers. Bytes come from a pool, since small reads are dear; `forget` drops the pool, so that a
  * cloned virtual machine does not repeat what its twin drew from it.
  */
-export const systemRandom: Random & { drop(): void } = (() => {
+export const systemRandom: Random = (() => {
   const pool = new Uint8Array(POOL_BYTES);
   let used = POOL_BYTES;
   return {
@@ -21,7 +21,7 @@ export const systemRandom: Random & { drop(): void } = (() => {
       return pool.slice(used - n, used);
     },
     unit: Math.random,
-    drop(): void {
+    forget(): void {
       used = POOL_BYTES;
     },
   };

@@ -1,0 +1,160 @@
+import type { GoneReason } from "./driver.ts";
+import { type Duration } from "./duration.ts";
+import { BackendError, UnsupportedError } from "./errors.ts";
+import { encodeExport } from "./exported.ts";
+import type { ReleaseOutcome } from "./lease.ts";
+import type { LeaseOutput } from "./lease-state.ts";
+import { asBackendError } from "./link.ts";
+import type { Keeper, LiveLease } from "./live-lease.ts";
+import type { ManagerEngine } from "./manager.ts";
+import { parseTtl } from "./options.ts";
+import { writeSequencer } from "./sequencer.ts";
+import type { Tenure } from "./tenure.ts";
+
+/** What a manager does for its leases. */
+export class LeaseKeeper implements Keeper {
+  readonly #engine: ManagerEngine;
+
+  constructor(engine: ManagerEngine) {
+    this.#engine = engine;
+  }
+
+  now(): number {
+    return this.#engine.holderClock.now();
+  }
+
+  /** Hash of configuration only: a failover or a new host name does not change it. */
+  scopeOf(name: string): string {
+    const { driver, settings, mac } = this.#engine;
+    return mac
+      .sha256(JSON.stringify([driver.name, settings.backendId, settings.namespace, name]))
+      .slice(0, 27);
+  }
+
+  sequencerOf(lease: LiveLease): string {
+    const { name, mode, number, grantId, scope } = lease;
+    if (number === null)
+      throw new UnsupportedError("A lease without a fencing token has no sequencer.");
+    const { settings, mac } = this.#engine;
+    return writeSequencer({ name, mode, token: number, grantId, scope }, settings.keys[0], mac);
+  }
+
+  told(lease: LiveLease, output: Exclude<LeaseOutput, null>, cause: unknown): void {
+    const { events, keepalive } = this.#engine;
+    if (output === "lost") {
+      const endedAt = Math.min(lease.tenure.deadline, lease.holdUntil, this.now());
+      keepalive.stop(lease.tenure);
+      lease.tenure.queue.ended(lease.tenure);
+      const { phase } = lease;
+      if (phase.state === "lost" && events.wants("lost"))
+        events.emit("lost", {
+          ...this.#facts(lease),
+          reason: phase.reason,
+          lateMs: this.now() - endedAt,
+        });
+    } else if (output === "jeopardy") {
+      if (events.wants("jeopardy"))
+        events.emit("jeopardy", { ...this.#facts(lease), remainingMs: lease.remainingMs(), cause });
+    } else if (events.wants("safe")) events.emit("safe", this.#facts(lease));
+  }
+
+  renewed(tenure: Tenure): void {
+    const { events } = this.#engine;
+    if (tenure.lease !== undefined && events.wants("renewed"))
+      events.emit("renewed", { ...this.#facts(tenure.lease), deadlineMs: tenure.deadline });
+  }
+
+  progressed(tenure: Tenure): void {
+    if (tenure.progressed || tenure.over) return;
+    tenure.progressed = true;
+    this.#engine.keepalive.schedule(tenure);
+  }
+
+  async renew(tenure: Tenure, ttl?: Duration): Promise<void> {
+    if (ttl !== undefined && this.#engine.declared.liveness === "session")
+      throw new UnsupportedError(
+        "On this driver the ttl is the session's and cannot be changed per lease.",
+      );
+    const ttlMs = ttl === undefined ? undefined : parseTtl(ttl, this.#engine.declared);
+    try {
+      await this.#engine.keepalive.renewNow(tenure, ttlMs);
+    } catch (error) {
+      throw error instanceof BackendError ? error : asBackendError(error, "renew");
+    }
+  }
+
+  async release(lease: LiveLease): Promise<ReleaseOutcome> {
+    const { tenure } = lease;
+    const { queue } = tenure;
+    if (!this.#engine.closing && queue.handOn(lease)) {
+      this.#confirmed(lease);
+      return "released";
+    }
+    this.#engine.keepalive.stop(tenure);
+    queue.releasing(tenure);
+    const outcome = await this.giveBack(tenure);
+    if (outcome.kind === "released") this.#confirmed(lease);
+    // Gone before its deadline: the store forgot it, or somebody took it. The holder hears of it now.
+    if (outcome.kind === "gone") lease.apply({ kind: "gone", reason: outcome.reason });
+    queue.ended(tenure);
+    return outcome.kind === "gone" ? "already-lost" : outcome.kind;
+  }
+
+  /** Gives a tenure's record back; with `raiseTo` the name's counter is raised in the same step. */
+  async giveBack(
+    tenure: Tenure,
+    raiseTo?: bigint,
+  ): Promise<{ kind: "released" | "unknown" } | { kind: "gone"; reason: GoneReason }> {
+    const { returns, clock } = this.#engine;
+    const { requestTimeoutMs } = tenure.terms;
+    const slept = this.now() - clock.mono();
+    return await returns.give({
+      ref: raiseTo === undefined ? tenure.ref() : { ...tenure.ref(), raiseTo },
+      late: tenure.late,
+      timeoutMs: requestTimeoutMs,
+      budgetMs: requestTimeoutMs,
+      oursUntilMs: tenure.deadline - slept,
+    });
+  }
+
+  async export(lease: LiveLease): Promise<string> {
+    const { tenure } = lease;
+    const { declared, keepalive } = this.#engine;
+    if (declared.transfer === "no")
+      throw new UnsupportedError("Leases of this driver cannot be handed to another process.");
+    // Whoever resumes it needs time: a fresh ttl, written at the backend.
+    await this.renew(tenure);
+    lease.assertHeld();
+    keepalive.stop(tenure);
+    lease.apply({ kind: "export" });
+    tenure.queue.ended(tenure);
+    return encodeExport({
+      name: lease.name,
+      secret: tenure.ids.secret,
+      scope: lease.scope,
+      ttlMs: tenure.ttlMs,
+      lockDelayMs: tenure.terms.lockDelayMs,
+      token: lease.number,
+    });
+  }
+
+  #confirmed(lease: LiveLease): void {
+    lease.apply({ kind: "confirmed" });
+    const { events } = this.#engine;
+    if (events.wants("released"))
+      events.emit("released", { ...this.#facts(lease), heldMs: this.now() - lease.acquiredAt });
+  }
+
+  #facts(lease: LiveLease): {
+    name: string;
+    mode: LiveLease["mode"];
+    grantId: string;
+    token: bigint | null;
+    atMs: number;
+    monoMs: number;
+  } {
+    const { name, mode, grantId, number: token } = lease;
+    const { clock } = this.#engine;
+    return { name, mode, grantId, token, atMs: clock.wall(), monoMs: clock.mono() };
+  }
+}

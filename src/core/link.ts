@@ -1,0 +1,182 @@
+import type { Requirements } from "./capabilities.ts";
+import { unmet } from "./capabilities.ts";
+import type { Clock } from "./clock.ts";
+import { type Backend, type Driver, type DriverContext, DriverError, type Io } from "./driver.ts";
+import {
+  BackendConfigError,
+  BackendError,
+  BackendTimeoutError,
+  BackendUnavailableError,
+  QuorumError,
+} from "./errors.ts";
+
+/** How long opening and probing a backend may take. */
+const OPEN_MS = 10_000;
+
+/** One call's limits; the signal is made only for a driver that reads it. */
+class CallIo implements Io {
+  readonly timeoutMs: number;
+  #controller: AbortController | undefined;
+  #over = false;
+
+  constructor(timeoutMs: number) {
+    this.timeoutMs = timeoutMs;
+  }
+
+  get signal(): AbortSignal {
+    this.#controller ??= new AbortController();
+    if (this.#over) this.#controller.abort();
+    return this.#controller.signal;
+  }
+
+  end(): void {
+    this.#over = true;
+    this.#controller?.abort();
+  }
+}
+
+/** A driver's error, whatever copy of the package made it; anything else is the driver's own fault. */
+export function asDriverError(error: unknown): DriverError {
+  if (error instanceof DriverError) return error;
+  if (
+    error instanceof Error &&
+    error.name === "DriverError" &&
+    "kind" in error &&
+    "outcome" in error
+  )
+    return error as DriverError;
+  return new DriverError("config", "unknown", "the driver failed in an unexpected way", {
+    cause: error,
+  });
+}
+
+/** What a caller of the library sees of a driver's error. */
+export function asBackendError(error: unknown, operation: string): BackendError {
+  if (error instanceof BackendError) return error;
+  const { kind, outcome, message, votes, cause } = asDriverError(error);
+  const facts = { operation, outcome, cause: cause ?? error };
+  const sentence = `${operation} failed: ${message}`;
+  switch (kind) {
+    case "timeout":
+      return new BackendTimeoutError(sentence, facts);
+    case "config":
+      return new BackendConfigError(sentence, facts);
+    case "quorum":
+      return new QuorumError(sentence, facts, votes ?? { got: 0, needed: 0, causes: [] });
+    case "unavailable":
+    case "busy":
+      return new BackendUnavailableError(sentence, facts);
+  }
+}
+
+/** An acquire that finds the backend out of reach says so, whether nothing answered or everything was refused. */
+export function asAcquireError(error: unknown): BackendError {
+  const { kind, outcome, message } = asDriverError(error);
+  if (kind !== "timeout") return asBackendError(error, "acquire");
+  return new BackendUnavailableError(`acquire failed: ${message}`, {
+    operation: "acquire",
+    outcome,
+    cause: error,
+  });
+}
+
+/** The connection to one backend: opened at the first use, and every call bounded in time. */
+export class Link {
+  readonly #driver: Driver;
+  readonly #context: DriverContext;
+  readonly #required: Requirements;
+  readonly #trustSettings: boolean;
+  readonly #clock: Clock;
+  #opening: Promise<Backend> | undefined;
+  #backend: Backend | undefined;
+
+  constructor(
+    driver: Driver,
+    context: DriverContext,
+    options: { readonly required: Requirements; readonly trustSettings: boolean },
+  ) {
+    this.#driver = driver;
+    this.#context = context;
+    this.#required = options.required;
+    this.#trustSettings = options.trustSettings;
+    this.#clock = context.clock;
+  }
+
+  /**
+   * One step at the backend. Rejects with a `DriverError` only; after `timeoutMs` with outcome `unknown`, and whatever
+   * comes later is dropped.
+   */
+  async call<T>(timeoutMs: number, run: (backend: Backend, io: Io) => Promise<T>): Promise<T> {
+    const backend = this.#backend ?? (await this.#open());
+    return await this.#bounded(timeoutMs, async (io) => run(backend, io));
+  }
+
+  /** Closes what was opened. */
+  async close(): Promise<void> {
+    const backend = this.#backend ?? (await this.#opening?.catch(() => undefined));
+    this.#backend = undefined;
+    this.#opening = undefined;
+    await backend?.close();
+  }
+
+  async #bounded<T>(timeoutMs: number, run: (io: Io) => Promise<T>): Promise<T> {
+    const io = new CallIo(timeoutMs);
+    return await new Promise<T>((resolve, reject) => {
+      const timer = this.#clock.timer(
+        timeoutMs,
+        () => {
+          io.end();
+          reject(
+            new DriverError("timeout", "unknown", `no answer within ${Math.round(timeoutMs)} ms`),
+          );
+        },
+        true,
+      );
+      run(io).then(
+        (value) => {
+          timer.cancel();
+          resolve(value);
+        },
+        (error: unknown) => {
+          timer.cancel();
+          reject(asDriverError(error));
+        },
+      );
+    });
+  }
+
+  async #open(): Promise<Backend> {
+    // A failed opening is forgotten, so that the next use tries again.
+    this.#opening ??= this.#bounded(OPEN_MS, async (io) => this.#connect(io)).then(
+      (backend) => (this.#backend = backend),
+      (error: unknown) => {
+        this.#opening = undefined;
+        throw asDriverError(error);
+      },
+    );
+    return await this.#opening;
+  }
+
+  async #connect(io: Io): Promise<Backend> {
+    const refuse = (problems: readonly string[]): DriverError =>
+      new DriverError(
+        "config",
+        "not-applied",
+        `the backend cannot keep what is required: ${problems.join("; ")}`,
+      );
+    const missing = unmet(this.#driver, this.#required);
+    if (missing.length > 0) throw refuse(missing);
+    const backend = await this.#driver.open(this.#context);
+    if (this.#trustSettings) return backend;
+    const findings = await backend.probe(io);
+    const refused = findings.filter((finding) => finding.verdict === "refuse");
+    if (refused.length === 0) return backend;
+    await backend.close();
+    throw refuse(
+      refused.map(
+        ({ name, value, advice }) =>
+          `${name} is ${value}${advice === undefined ? "" : ` (${advice})`}`,
+      ),
+    );
+  }
+}

@@ -1,0 +1,268 @@
+import type { AsyncContext } from "./async-context.ts";
+import type { Capabilities, Declaration, Mode, Requirements } from "./capabilities.ts";
+import type { Clock } from "./clock.ts";
+import type { Driver, DriverContext, Notice } from "./driver.ts";
+import { DueQueue } from "./due-queue.ts";
+import type { Engine, WaitingPlace } from "./engine.ts";
+import { AcquireTimeoutError, ManagerClosedError } from "./errors.ts";
+import { Events, type LockEventName, type LockEvents } from "./events.ts";
+import { Keepalive } from "./keepalive.ts";
+import { LeaseKeeper } from "./lease-keeper.ts";
+import { Link } from "./link.ts";
+import { FencedLiveLease, LiveLease } from "./live-lease.ts";
+import { NameQueue } from "./local-queue.ts";
+import type { AcquireOptions, ManagerOptions, Platform } from "./lock-manager.ts";
+import { checkName } from "./lock-name.ts";
+import type { Mac } from "./mac.ts";
+import {
+  CALL_OPTIONS,
+  checkOptions,
+  type Settings,
+  settingsOf,
+  type Terms,
+  termsOf,
+} from "./options.ts";
+import { ProcessHold } from "./process-hold.ts";
+import type { Random } from "./random.ts";
+import { Returns } from "./returns.ts";
+import type { GrantIds, Tenure } from "./tenure.ts";
+import { HolderClock } from "./validity.ts";
+import { abortable, tryOnce } from "./waiting.ts";
+
+/** A name that is being held by a `request` further up the same chain of calls. */
+export interface Nest {
+  readonly name: string;
+  readonly lease: LiveLease;
+  readonly outer: Nest | undefined;
+}
+
+/** Any manager's options, whatever they require. */
+export type AnyManagerOptions = ManagerOptions<Requirements>;
+
+/**
+ * The engine of one lock manager: it owns the parts and gives leases. `LockManager`'s calls are functions over it, one
+ * file each.
+ */
+export class ManagerEngine implements Engine {
+  readonly driver: Driver;
+  readonly declared: Declaration;
+  readonly settings: Settings;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly mac: Mac;
+  readonly holderClock: HolderClock;
+  readonly events: Events;
+  readonly link: Link;
+  readonly returns: Returns;
+  readonly keepalive: Keepalive;
+  readonly hold: ProcessHold;
+  readonly waits: DueQueue<WaitingPlace>;
+  readonly wakes: Map<string, { wake(): void }> = new Map();
+  /** `undefined` where nested requests are not looked for. */
+  readonly nest: AsyncContext<Nest> | undefined;
+  /** Requests whose bodies run. */
+  readonly running: Set<Promise<unknown>> = new Set();
+  readonly keeper: LeaseKeeper;
+  readonly #queues = new Map<string, NameQueue>();
+  #closing: Promise<void> | undefined;
+
+  constructor(driver: Driver<Capabilities>, options: AnyManagerOptions, platform: Platform) {
+    this.driver = driver;
+    this.declared = driver;
+    this.settings = settingsOf(options, driver, platform.host);
+    this.clock = options.clock ?? platform.clock;
+    this.random = options.random ?? platform.random;
+    this.mac = platform.mac;
+    this.events = new Events(
+      options.history === undefined
+        ? platform.sinks
+        : [...platform.sinks, platform.historySink(options.history.file)],
+    );
+    this.nest = this.settings.detectReentry ? platform.context<Nest>() : undefined;
+    this.hold = new ProcessHold(this.clock);
+    this.holderClock = new HolderClock(this.clock, this.random, (alarm) => {
+      // Later, since whoever reads the clock is in the middle of something.
+      this.clock.timer(0, () => {
+        if (alarm === "slept") this.keepalive.recheck();
+        else this.keepalive.doubtAll(new Error("the wall clock jumped"));
+      });
+    });
+    const context: DriverContext = {
+      clock: this.clock,
+      random: this.random,
+      host: platform.host,
+      namespace: this.settings.namespace,
+      notify: (notice) => {
+        this.#onNotice(notice);
+      },
+    };
+    const { trustSettings } = this.settings;
+    this.link = new Link(driver, context, { required: options.require ?? {}, trustSettings });
+    this.returns = new Returns(this.link, this.clock, this.random);
+    this.keeper = new LeaseKeeper(this);
+    this.keepalive = new Keepalive(
+      this.link,
+      { host: this.clock, holder: this.holderClock, random: this.random },
+      this.keeper,
+    );
+    this.waits = new DueQueue<WaitingPlace>(
+      this.clock,
+      () => this.clock.mono(),
+      (due) => {
+        for (const place of due) place.onDue(this.clock.mono());
+      },
+      true,
+    );
+  }
+
+  /** @throws ManagerClosedError */
+  checkOpen(): void {
+    if (this.#closing !== undefined) throw new ManagerClosedError();
+  }
+
+  get closing(): boolean {
+    return this.#closing !== undefined;
+  }
+
+  /** Checks the name and options of an acquisition. */
+  termsFor(
+    name: string,
+    options: AcquireOptions<never> | undefined,
+    known: readonly string[],
+    permits: number | null = null,
+  ): Terms {
+    checkName(name);
+    if (options === undefined && permits === null) return this.settings.defaults;
+    if (options !== undefined) checkOptions(options, known);
+    return termsOf(options ?? {}, this.settings, this.declared, permits);
+  }
+
+  /** Waits for a lease. Rejects with the signal's reason when it is aborted. */
+  async acquire(name: string, terms: Terms, signal?: AbortSignal): Promise<LiveLease> {
+    this.checkOpen();
+    signal?.throwIfAborted();
+    this.#tellRequested(name, terms.mode);
+    if (terms.waitMs > 0) return await this.queueOf(name).enter(terms, signal);
+    const startedAt = this.clock.mono();
+    const lease = await abortable(signal, tryOnce(this, this.queueOf(name), terms, signal));
+    if (lease instanceof LiveLease) return lease;
+    const facts = { waitedMs: this.clock.mono() - startedAt, attempts: 1, holder: lease.holder };
+    throw new AcquireTimeoutError(name, facts);
+  }
+
+  /** One attempt; who is in the way when it is busy. */
+  async tryAcquire(name: string, terms: Terms, signal?: AbortSignal): ReturnType<typeof tryOnce> {
+    this.checkOpen();
+    signal?.throwIfAborted();
+    this.#tellRequested(name, terms.mode);
+    return await abortable(signal, tryOnce(this, this.queueOf(name), terms, signal));
+  }
+
+  queueOf(name: string): NameQueue {
+    let queue = this.#queues.get(name);
+    if (queue === undefined) {
+      queue = new NameQueue(name, this);
+      this.#queues.set(name, queue);
+    }
+    return queue;
+  }
+
+  forget(name: string): void {
+    if (this.#queues.get(name)?.empty === true) this.#queues.delete(name);
+  }
+
+  newIds(): GrantIds {
+    const secret = String.fromCharCode(...this.random.bytes(20));
+    return { secret, grantId: this.grantIdOf(secret) };
+  }
+
+  /** The public hash of a secret. */
+  grantIdOf(secret: string): string {
+    return this.mac.sha256(secret).slice(0, 27);
+  }
+
+  newLease(tenure: Tenure, previousToken: bigint | null): LiveLease {
+    const now = this.holderClock.now();
+    if (tenure.token === null || tenure.terms.mode === "permits")
+      return new LiveLease(tenure, this.keeper, now);
+    return new FencedLiveLease(tenure, this.keeper, now, tenure.token, previousToken);
+  }
+
+  on<N extends LockEventName>(event: N, listener: (event: LockEvents[N]) => void): () => void {
+    return this.events.on(event, listener);
+  }
+
+  async close(): Promise<void> {
+    this.#closing ??= this.#close();
+    await this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    this.hold.begin();
+    try {
+      await Promise.all([...this.#queues.values()].map(async (queue) => queue.close()));
+      await this.#drain();
+      await Promise.all(this.keepalive.tenures().map(async (tenure) => tenure.lease?.release()));
+      await this.returns.settle(this.settings.defaults.requestTimeoutMs);
+    } finally {
+      await this.link.close();
+      await this.events.close();
+      this.hold.end();
+    }
+  }
+
+  /** Lets running requests end; whatever runs on after that has lost its lease, which lapses by its ttl. */
+  async #drain(): Promise<void> {
+    if (this.running.size === 0) return;
+    const late = Symbol("late");
+    const outcome = await new Promise<unknown>((resolve) => {
+      const timer = this.clock.timer(
+        this.settings.drainMs,
+        () => {
+          resolve(late);
+        },
+        true,
+      );
+      void this.#allEnded().then(() => {
+        timer.cancel();
+        resolve(undefined);
+      });
+    });
+    if (outcome !== late) return;
+    for (const tenure of this.keepalive.tenures())
+      if (tenure.lease?.inRequest === true)
+        tenure.lease.apply({ kind: "gone", reason: "expired" }, new ManagerClosedError());
+  }
+
+  async #allEnded(): Promise<void> {
+    while (this.running.size > 0) await Promise.allSettled(this.running);
+  }
+
+  #tellRequested(name: string, mode: Mode): void {
+    if (this.events.wants("requested"))
+      this.events.emit("requested", {
+        name,
+        mode,
+        atMs: this.clock.wall(),
+        monoMs: this.clock.mono(),
+      });
+  }
+
+  #onNotice(notice: Notice): void {
+    if (notice.kind === "wake") {
+      this.wakes.get(notice.grantId)?.wake();
+      return;
+    }
+    const { grantIds } = notice;
+    const tenures = this.keepalive
+      .tenures()
+      .filter((tenure) => grantIds === "all" || grantIds.includes(tenure.ids.grantId));
+    if (notice.kind === "suspect")
+      this.keepalive.doubtAll(new Error("the link to the backend is down"), tenures);
+    else
+      for (const tenure of tenures) {
+        tenure.lease?.checkClock();
+        tenure.lease?.apply({ kind: "gone", reason: notice.reason });
+      }
+  }
+}

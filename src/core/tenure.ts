@@ -1,0 +1,123 @@
+import type { Granted, GrantRef } from "./driver.ts";
+import type { Due } from "./due-queue.ts";
+import type { LiveLease } from "./live-lease.ts";
+import type { NameQueue } from "./local-queue.ts";
+import type { Keepalive } from "./lock-manager.ts";
+import type { Terms } from "./options.ts";
+import { marginMs } from "./validity.ts";
+
+/** The two ids of a grant: the secret, which only `export` shows, and its public hash. */
+export interface GrantIds {
+  readonly secret: string;
+  readonly grantId: string;
+}
+
+/**
+ * What the backend knows of this process at one name: one record, and the leases that are handed on inside it. They
+ * renew, release and are lost together; at most one of them is live.
+ */
+export class Tenure implements Due {
+  dueAt = -1;
+  readonly queue: NameQueue;
+  readonly terms: Terms;
+  readonly ids: GrantIds;
+  readonly takenOver: boolean;
+  readonly previousToken: bigint | null;
+  readonly lastToken: bigint | null;
+  /** The token of the live lease. */
+  token: bigint | null;
+  /** The lease that is live now. */
+  lease: LiveLease | undefined;
+  /** What the backend keeps without a renewal; `renew(ttl)` changes it. */
+  ttlMs: number;
+  /** Holder's clock: when the record is due to be renewed. */
+  renewAt: number;
+  /** Holder's clock: until then nobody else can have been granted the name. */
+  deadline: number;
+  /** Holder's clock: a record of `once` must stay until then. 0: it need not. */
+  keepUntil = 0;
+  /** The renewal under way. */
+  renewing: Promise<void> | undefined;
+  /** Renewals that failed in a row. */
+  failures = 0;
+  /** With `keepalive: "progress"`: something was reported since the last renewal. */
+  progressed = true;
+  handOffs = 0;
+  /** Holder's clock of the first hand-off. */
+  handedOffAt = 0;
+  /** An ask of this grant id may still be on its way: its release leaves a tombstone. */
+  readonly late: boolean;
+  /** Renewal stopped for good: released, exported, lost, or past its longest hold. */
+  over = false;
+  readonly #marginRatio: number;
+
+  constructor(
+    queue: NameQueue,
+    terms: Terms,
+    grant: {
+      readonly ids: GrantIds;
+      readonly granted: Granted;
+      readonly sentAt: number;
+      readonly late: boolean;
+      readonly marginRatio: number;
+    },
+  ) {
+    const { granted, sentAt } = grant;
+    this.queue = queue;
+    this.terms = terms;
+    this.ids = grant.ids;
+    this.late = grant.late;
+    this.takenOver = granted.takenOver;
+    this.previousToken = granted.previousToken;
+    this.token = granted.tokens?.first ?? null;
+    this.lastToken =
+      granted.tokens === null ? null : granted.tokens.first + BigInt(granted.tokens.count - 1);
+    this.#marginRatio = grant.marginRatio;
+    // The server may round a ttl up, ours is the asked one; only a store's maximum makes it shorter.
+    this.ttlMs = Math.min(terms.ttlMs, granted.ttlMs);
+    this.deadline = sentAt + this.ttlMs - marginMs(this.ttlMs, grant.marginRatio);
+    this.renewAt = sentAt + this.ttlMs / 3;
+  }
+
+  get keepalive(): Keepalive {
+    return this.terms.keepalive;
+  }
+
+  /** The ttl that a renewal sent now asks for. */
+  renewalTtlMs(now: number): number {
+    return Math.max(this.ttlMs, this.keepUntil - now);
+  }
+
+  /** A record of `once`: renewed as if its ttl were `ttlMs`, and never for less than until `keepUntil`. */
+  keepRecord(ttlMs: number, keepUntil: number): void {
+    this.renewAt -= (this.ttlMs - ttlMs) / 3;
+    this.ttlMs = ttlMs;
+    this.keepUntil = keepUntil;
+  }
+
+  /** How this record is named in a renewal or a release. */
+  ref(ttlMs: number = this.ttlMs): GrantRef {
+    return {
+      name: this.queue.name,
+      mode: this.terms.mode,
+      grantId: this.ids.grantId,
+      ttlMs,
+      lockDelayMs: this.terms.lockDelayMs,
+    };
+  }
+
+  /** A request that sets the expiry to `ttlMs` leaves now: should it arrive alone, the lease ends no later than this. */
+  sending(sentAt: number, ttlMs: number): void {
+    this.deadline = Math.min(
+      this.deadline,
+      Math.max(sentAt + ttlMs - marginMs(ttlMs, this.#marginRatio), 0),
+    );
+  }
+
+  /** The request of `sentAt` was applied. */
+  renewed(sentAt: number, ttlMs: number): void {
+    this.deadline = sentAt + ttlMs - marginMs(ttlMs, this.#marginRatio);
+    this.renewAt = sentAt + this.ttlMs / 3;
+    this.failures = 0;
+  }
+}

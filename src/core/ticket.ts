@@ -1,0 +1,229 @@
+import { backoffMs } from "./backoff.ts";
+import type { Timer } from "./clock.ts";
+import type { Answer, Ask, Busy, DriverError, Granted } from "./driver.ts";
+import type { Engine } from "./engine.ts";
+import { decodeHolder } from "./holder.ts";
+import { asDriverError } from "./link.ts";
+import type { Terms } from "./options.ts";
+import type { ReturnOutcome } from "./returns.ts";
+import type { GrantIds } from "./tenure.ts";
+import type { Waiter } from "./waiter.ts";
+
+/** How long an acquire that was never answered goes on asking. */
+export const OUTAGE_MS = 5000;
+
+/** What a ticket tells its queue. */
+export interface TicketOwner {
+  readonly name: string;
+  /** How many waiters could be served by one grant on these terms. */
+  demand(ticket: Ticket): number;
+  granted(ticket: Ticket, granted: Granted, sentAt: number): "taken" | "too-late";
+  failed(ticket: Ticket, error: DriverError | { readonly permits: number }): void;
+  /** An answer or a failure came and the wait goes on. */
+  waiting(ticket: Ticket): void;
+}
+
+/**
+ * A process's place at the backend for one name: one grant id, asked again until it is granted. It belongs to the
+ * process's queue, not to one waiter: when its waiter leaves, another one takes it over and keeps the place.
+ */
+export class Ticket {
+  readonly terms: Terms;
+  waiter: Waiter | undefined;
+  /** Nobody waits on it any more. */
+  abandoned = false;
+  /** Any answer has come at all. */
+  answered = false;
+  /** The last attempt's failure; `undefined` after an answer. */
+  failure: DriverError | undefined;
+  ids: GrantIds;
+  /** An ask of this grant id may still be on its way. */
+  late = false;
+  readonly #engine: Engine;
+  readonly #owner: TicketOwner;
+  #join: "yes" | "kept" = "yes";
+  #seen: { readonly version: string; readonly since: number } | undefined;
+  /** Failures, or unqueued busy answers, in a row. */
+  #tries = 0;
+  #woken = false;
+  #sleep: { readonly timer: Timer; readonly resolve: () => void } | undefined;
+
+  constructor(engine: Engine, owner: TicketOwner, waiter: Waiter) {
+    this.#engine = engine;
+    this.#owner = owner;
+    this.terms = waiter.terms;
+    this.waiter = waiter;
+    waiter.ticket = this;
+    this.ids = engine.newIds();
+  }
+
+  /** The turn may have come: ask again. */
+  wake(): void {
+    this.#woken = true;
+    this.#sleep?.timer.cancel();
+    this.#sleep?.resolve();
+    this.#sleep = undefined;
+  }
+
+  /** Asks until it is granted, failed or abandoned. Never rejects. */
+  async run(): Promise<void> {
+    while (!this.abandoned) {
+      this.#woken = false;
+      const sentAt = this.#engine.holderClock.now();
+      const answer = await this.#attempt();
+      if (this.abandoned) break;
+      const pause = this.#react(answer, sentAt);
+      if (pause === null) break;
+      this.#owner.waiting(this);
+      await this.#pause(pause);
+    }
+    this.#engine.wakes.delete(this.ids.grantId);
+  }
+
+  /** Leaves the backend's queue; what may have been granted meanwhile is undone. Never rejects. */
+  async abandon(): Promise<ReturnOutcome> {
+    this.abandoned = true;
+    this.#engine.wakes.delete(this.ids.grantId);
+    // An attempt may be under way right now, so the release leaves a tombstone for it.
+    const inFlight = this.#sleep === undefined;
+    this.wake();
+    // A store without a queue keeps nothing of an ask that was answered "busy".
+    if (this.answered && !inFlight && !this.late && this.#join === "yes")
+      return { kind: "released" };
+    return await this.#giveBack(this.late || inFlight);
+  }
+
+  async #attempt(): Promise<Answer | DriverError> {
+    const { terms } = this;
+    const mono = this.#engine.clock.mono();
+    if (this.waiter !== undefined) this.waiter.attempts += 1;
+    const ask: Ask = {
+      name: this.#owner.name,
+      mode: terms.mode,
+      permits: terms.permits,
+      grantId: this.ids.grantId,
+      holder: terms.holderText,
+      ttlMs: terms.ttlMs,
+      lockDelayMs: terms.lockDelayMs,
+      tokens: this.#owner.demand(this),
+      join: this.#join,
+      ...(terms.above === undefined ? {} : { above: terms.above }),
+      ...(this.#seen === undefined
+        ? {}
+        : { seen: { version: this.#seen.version, forMs: mono - this.#seen.since } }),
+    };
+    const left =
+      this.answered || this.waiter === undefined
+        ? Infinity
+        : this.waiter.startedAt + OUTAGE_MS - mono;
+    const timeoutMs = Math.min(terms.requestTimeoutMs, Math.max(50, left));
+    try {
+      return await this.#engine.link.call(timeoutMs, async (backend, io) =>
+        backend.attempt(ask, io),
+      );
+    } catch (error) {
+      return asDriverError(error);
+    }
+  }
+
+  /** What to do with an answer: how long to pause, or `null` when the ticket has come to its end. */
+  #react(answer: Answer | DriverError, sentAt: number): number | null {
+    if (answer instanceof Error) return this.#onFailure(answer);
+    this.answered = true;
+    this.failure = undefined;
+    switch (answer.kind) {
+      case "granted": {
+        if (this.#owner.granted(this, answer, sentAt) === "taken") return null;
+        void this.#giveBack(this.late);
+        return this.#restart();
+      }
+      case "vanished":
+        return this.#restart();
+      case "mismatch":
+        this.#owner.failed(this, answer);
+        return null;
+      case "busy":
+        return this.#onBusy(answer);
+    }
+  }
+
+  #onFailure(error: DriverError): number | null {
+    this.failure = error;
+    if (error.outcome === "unknown") this.late = true;
+    this.#tries += 1;
+    if (error.kind === "config") {
+      if (this.late) void this.#giveBack(true);
+      this.#owner.failed(this, error);
+      return null;
+    }
+    if (error.kind === "busy") return backoffMs(this.#engine.random, this.#tries, 4, 50);
+    const waited = this.#engine.clock.mono() - (this.waiter?.startedAt ?? -Infinity);
+    if (!this.answered && waited >= OUTAGE_MS) {
+      void this.#giveBack(this.late);
+      this.#owner.failed(this, error);
+      return null;
+    }
+    const pause = backoffMs(this.#engine.random, this.#tries, 25, 1000);
+    return this.answered ? pause : Math.min(pause, OUTAGE_MS - waited);
+  }
+
+  #onBusy(answer: Busy): number {
+    if (this.waiter !== undefined && answer.holder !== null)
+      this.waiter.holder = decodeHolder(answer.holder);
+    const { observe } = answer;
+    // An observation begins when the reply is received; its length is taken when the next ask is sent.
+    if (observe !== undefined && observe.version !== this.#seen?.version)
+      this.#seen = { version: observe.version, since: this.#engine.clock.mono() };
+    if (answer.queued) {
+      this.#join = "kept";
+      this.#tries = 0;
+      this.#engine.wakes.set(this.ids.grantId, this);
+      return Math.max(1, Math.min(answer.askAgainMs, answer.keepEntryMs / 3));
+    }
+    this.#tries += 1;
+    const poll = backoffMs(this.#engine.random, this.#tries, 25, 1000);
+    return Math.max(1, Math.min(poll, answer.askAgainMs));
+  }
+
+  /** Asks on under a new grant id, at the end of the backend's queue, in the same budget. */
+  #restart(): number {
+    this.#engine.wakes.delete(this.ids.grantId);
+    this.ids = this.#engine.newIds();
+    this.late = false;
+    this.#join = "yes";
+    this.#tries += 1;
+    return this.#tries < 3 ? 0 : backoffMs(this.#engine.random, this.#tries, 10, 500);
+  }
+
+  async #giveBack(late: boolean): Promise<ReturnOutcome> {
+    const { terms } = this;
+    return await this.#engine.returns.give({
+      ref: {
+        name: this.#owner.name,
+        mode: terms.mode,
+        grantId: this.ids.grantId,
+        ttlMs: terms.ttlMs,
+        lockDelayMs: 0,
+      },
+      late,
+      timeoutMs: terms.requestTimeoutMs,
+      budgetMs: terms.requestTimeoutMs,
+      oursUntilMs: Infinity,
+    });
+  }
+
+  async #pause(ms: number): Promise<void> {
+    if (this.#woken || ms <= 0) return;
+    await new Promise<void>((resolve) => {
+      const timer = this.#engine.clock.timer(
+        ms,
+        () => {
+          this.#sleep = undefined;
+          resolve();
+        },
+        true,
+      );
+      this.#sleep = { timer, resolve };
+    });
+  }
+}

@@ -1,0 +1,64 @@
+import type { Clock } from "./clock.ts";
+import type { Random } from "./random.ts";
+
+/** The wall clock may gain this much on the monotonic one before anybody looks at the boot clock. */
+const ALARM_MS = 20;
+/** The boot clock is read in steps of 10 ms: a smaller gain is noise. */
+const BOOT_STEP_MS = 15;
+
+/**
+ * What a holder subtracts from its ttl: `ratio` of it for clocks that run at different rates, and 5 % of it, 20 to
+ * 250 ms, for timers that fire late.
+ */
+export function marginMs(ttlMs: number, ratio: number): number {
+  return ttlMs * ratio + Math.min(250, Math.max(20, ttlMs * 0.05));
+}
+
+/** What the wall clock's alarm turned out to be. */
+export type ClockAlarm = "slept" | "wall-step";
+
+/**
+ * The clock of a *holder*: the larger of monotonic and boot time, so that a suspend counts. The boot clock is too slow
+ * to read at each step; the wall clock, read beside the monotonic one, is its alarm.
+ *
+ * An *observer* (a waiter's budget, a watched record) must use the smallest clock instead: plain `clock.mono()`.
+ */
+export class HolderClock {
+  readonly #clock: Clock;
+  readonly #random: Random;
+  readonly #onAlarm: (alarm: ClockAlarm) => void;
+  /** Boot time minus monotonic time when this clock was made: what had been slept before. */
+  readonly #bootOffsetMs: number;
+  #wallOffsetMs: number;
+  #sleptMs = 0;
+
+  constructor(clock: Clock, random: Random, onAlarm: (alarm: ClockAlarm) => void) {
+    this.#clock = clock;
+    this.#random = random;
+    this.#onAlarm = onAlarm;
+    const mono = clock.mono();
+    this.#bootOffsetMs = clock.boot() - mono;
+    this.#wallOffsetMs = clock.wall() - mono;
+  }
+
+  /** Milliseconds on the holder's clock. Only differences mean anything. */
+  now(): number {
+    const mono = this.#clock.mono();
+    const offset = this.#clock.wall() - mono;
+    if (offset - this.#wallOffsetMs > ALARM_MS) this.#alarm(mono, offset);
+    // A clock that was set back changes nothing, and the next gain is measured from there.
+    else if (offset < this.#wallOffsetMs) this.#wallOffsetMs = offset;
+    return mono + this.#sleptMs;
+  }
+
+  #alarm(mono: number, offset: number): void {
+    this.#wallOffsetMs = offset;
+    // Whatever happened, this may be a copy of a machine: its twin would draw the same numbers.
+    this.#random.forget?.();
+    const slept = this.#clock.boot() - mono - this.#bootOffsetMs;
+    if (slept - this.#sleptMs > BOOT_STEP_MS) {
+      this.#sleptMs = slept;
+      this.#onAlarm("slept");
+    } else this.#onAlarm("wall-step");
+  }
+}
