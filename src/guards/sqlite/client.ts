@@ -1,7 +1,7 @@
 /** A statement, as far as the guard uses it. */
 export interface SqliteStatement {
-  run(...params: readonly (string | number)[]): { readonly changes: number | bigint };
-  all(...params: readonly (string | number)[]): unknown[];
+  run(...params: unknown[]): { readonly changes: number | bigint };
+  all(...params: unknown[]): unknown[];
 }
 
 /** An open connection of better-sqlite3, libsql or node:sqlite, as far as the guard uses it. */

@@ -127,12 +127,8 @@ export function sqliteGuard(options: SqliteGuardOptions = {}): SqliteGuard {
     },
     verify(tx, resources, credential) {
       const [list, mine] = [resourceList(resources), current(credential)];
-      if (transactionOpen(tx) === false)
-        throw new InvalidArgumentError(
-          "Expected an open transaction for verify: it decides about the writes of that transaction.",
-        );
       own("verify", () => {
-        for (const resource of list) verifyOne(tx, sql, resource, mine);
+        verifyAll(tx, sql, schema, list, mine);
       });
     },
     async adopt(db, resource, adoption) {
@@ -198,10 +194,9 @@ class Schema {
 
   async immediate<T>(db: SqliteConnection, step: Step, body: () => T): Promise<T> {
     const value = await immediate(db, step, () => {
-      if (!this.#known.has(db))
-        own("open", () => {
-          this.#prepare(db);
-        });
+      own("open", () => {
+        this.prepare(db);
+      });
       return body();
     });
     // Only now: a rollback would have taken new tables with it.
@@ -209,7 +204,9 @@ class Schema {
     return value;
   }
 
-  #prepare(db: SqliteConnection): void {
+  /** Inside a transaction: only its commit makes new tables known. */
+  prepare(db: SqliteConnection): void {
+    if (this.#known.has(db)) return;
     if (this.#autoCreate) db.exec(this.#sql.schema);
     else if (db.prepare(this.#sql.exists).all().length < 2)
       throw new BackendConfigError(
@@ -256,6 +253,21 @@ function claimAll(
   for (const resource of list)
     decideClaim(resource, { entry: entryOf(db, sql, resource), floor }, mine);
   for (const resource of list) install(db, sql, resource, mine);
+}
+
+function verifyAll(
+  tx: SqliteConnection,
+  sql: Statements,
+  schema: Schema,
+  list: readonly string[],
+  mine: Presentation,
+): void {
+  if (transactionOpen(tx) === false)
+    throw new InvalidArgumentError(
+      "Expected an open transaction for verify: it decides about the writes of that transaction.",
+    );
+  schema.prepare(tx);
+  for (const resource of list) verifyOne(tx, sql, resource, mine);
 }
 
 function verifyOne(db: SqliteConnection, sql: Statements, resource: string, mine: Claim): void {
