@@ -9,11 +9,11 @@ import { temporaryFolder } from "../support/guard-fixtures.ts";
 import type { StressOrder, StressReport } from "../support/guard-stress-worker.ts";
 
 const WORKERS = 8;
+const MOST_ROUNDS = 8;
 const SOAK = process.env["RINGFENCE_SOAK"] === "1";
 const FOR_MS = SOAK ? { unguarded: 15_000, guarded: 270_000 } : { unguarded: 600, guarded: 1500 };
 /** Beyond the work itself: the start of the processes, on a busy machine. */
 const TIMEOUT_MS = FOR_MS.guarded * MOST_ROUNDS + 60_000;
-const MOST_ROUNDS = 8;
 const FIRST = "first";
 
 interface Outcome extends Verdict {
