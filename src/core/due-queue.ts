@@ -34,7 +34,9 @@ export class DueQueue<T extends Due> {
    */
   set(item: T, at: number, slackMs = 0): void {
     const grain = slackMs >= 2 ? 2 ** Math.floor(Math.log2(slackMs)) : 1;
-    const tick = grain > 1 ? Math.floor(at / grain) * grain : Math.ceil(at);
+    const early = Math.floor(at / grain) * grain;
+    // What is nearly due gets its exact time: an early bucket in the past would fire for nothing, again and again.
+    const tick = grain > 1 && early > this.#now() ? early : Math.ceil(at);
     if (item.dueAt === tick) return;
     this.delete(item);
     if (tick === Infinity) return;
@@ -60,6 +62,11 @@ export class DueQueue<T extends Due> {
     item.dueAt = -1;
     // A timer that nobody needs any more may fire for nothing, but must not keep the process alive.
     if (this.#ref && this.#buckets.size === 0) this.#disarm();
+  }
+
+  /** How many times are kept in order: bounded by what is queued. */
+  get ticks(): number {
+    return this.#heap.length;
   }
 
   /** Everything queued, in no order. */

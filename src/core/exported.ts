@@ -16,11 +16,15 @@ export interface ExportedLease {
 
 const VERSION = "rfx1";
 
+function hex(byte: number): string {
+  return byte.toString(16).padStart(2, "0");
+}
+
 /** Writes an exported lease as one line of text. */
 export function encodeExport(lease: ExportedLease): string {
-  const secret = [...lease.secret]
-    .map((c) => c.charCodeAt(0).toString(16).padStart(2, "0"))
-    .join("");
+  const secret = Array.from({ length: lease.secret.length }, (_, i) =>
+    hex(lease.secret.charCodeAt(i)),
+  ).join("");
   const { name, scope, ttlMs, lockDelayMs } = lease;
   return JSON.stringify([
     VERSION,

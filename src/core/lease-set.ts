@@ -59,7 +59,7 @@ export async function acquireAll(
   names: readonly string[],
   options: AcquireOptions<never> | undefined,
 ): Promise<LeaseSet> {
-  if (!Array.isArray(names) || names.length === 0)
+  if (!(names instanceof Array) || names.length === 0)
     throw new InvalidArgumentError("Expected a list of at least one lock name.");
   const checked = names.map((name) => ({
     name,
@@ -80,5 +80,5 @@ export async function acquireAll(
     await Promise.all(leases.map(async (lease) => lease.release()));
     throw error;
   }
-  return new LiveLeaseSet(leases) as unknown as LeaseSet;
+  return new LiveLeaseSet(leases);
 }

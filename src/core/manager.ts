@@ -1,5 +1,5 @@
 import type { AsyncContext } from "./async-context.ts";
-import type { Capabilities, Declaration, Mode, Requirements } from "./capabilities.ts";
+import type { Declaration, Mode } from "./capabilities.ts";
 import type { Clock } from "./clock.ts";
 import type { Driver, DriverContext, Notice } from "./driver.ts";
 import { DueQueue } from "./due-queue.ts";
@@ -14,14 +14,7 @@ import { NameQueue } from "./local-queue.ts";
 import type { AcquireOptions, ManagerOptions, Platform } from "./lock-manager.ts";
 import { checkName } from "./lock-name.ts";
 import type { Mac } from "./mac.ts";
-import {
-  CALL_OPTIONS,
-  checkOptions,
-  type Settings,
-  settingsOf,
-  type Terms,
-  termsOf,
-} from "./options.ts";
+import { checkOptions, type Settings, settingsOf, type Terms, termsOf } from "./options.ts";
 import { ProcessHold } from "./process-hold.ts";
 import type { Random } from "./random.ts";
 import { Returns } from "./returns.ts";
@@ -37,7 +30,7 @@ export interface Nest {
 }
 
 /** Any manager's options, whatever they require. */
-export type AnyManagerOptions = ManagerOptions<Requirements>;
+export type AnyManagerOptions = ManagerOptions;
 
 /**
  * The engine of one lock manager: it owns the parts and gives leases. `LockManager`'s calls are functions over it, one
@@ -57,16 +50,16 @@ export class ManagerEngine implements Engine {
   readonly keepalive: Keepalive;
   readonly hold: ProcessHold;
   readonly waits: DueQueue<WaitingPlace>;
-  readonly wakes: Map<string, { wake(): void }> = new Map();
+  readonly wakes = new Map<string, { wake(): void }>();
   /** `undefined` where nested requests are not looked for. */
   readonly nest: AsyncContext<Nest> | undefined;
   /** Requests whose bodies run. */
-  readonly running: Set<Promise<unknown>> = new Set();
+  readonly running = new Set<Promise<unknown>>();
   readonly keeper: LeaseKeeper;
   readonly #queues = new Map<string, NameQueue>();
   #closing: Promise<void> | undefined;
 
-  constructor(driver: Driver<Capabilities>, options: AnyManagerOptions, platform: Platform) {
+  constructor(driver: Driver, options: AnyManagerOptions, platform: Platform) {
     this.driver = driver;
     this.declared = driver;
     this.settings = settingsOf(options, driver, platform.host);
@@ -144,7 +137,7 @@ export class ManagerEngine implements Engine {
     this.#tellRequested(name, terms.mode);
     if (terms.waitMs > 0) return await this.queueOf(name).enter(terms, signal);
     const startedAt = this.clock.mono();
-    const lease = await abortable(signal, tryOnce(this, this.queueOf(name), terms, signal));
+    const lease = await this.#attemptOnce(name, terms, signal);
     if (lease instanceof LiveLease) return lease;
     const facts = { waitedMs: this.clock.mono() - startedAt, attempts: 1, holder: lease.holder };
     throw new AcquireTimeoutError(name, facts);
@@ -155,7 +148,28 @@ export class ManagerEngine implements Engine {
     this.checkOpen();
     signal?.throwIfAborted();
     this.#tellRequested(name, terms.mode);
-    return await abortable(signal, tryOnce(this, this.queueOf(name), terms, signal));
+    return await this.#attemptOnce(name, terms, signal);
+  }
+
+  async #attemptOnce(
+    name: string,
+    terms: Terms,
+    signal: AbortSignal | undefined,
+  ): ReturnType<typeof tryOnce> {
+    const startedAt = this.clock.mono();
+    const refused = (cause: unknown): void => {
+      if (!this.events.wants("refused")) return;
+      const [atMs, monoMs] = [this.clock.wall(), this.clock.mono()];
+      this.events.emit("refused", { name, atMs, monoMs, waitedMs: monoMs - startedAt, cause });
+    };
+    try {
+      const lease = await abortable(signal, tryOnce(this, this.queueOf(name), terms, signal));
+      if (!(lease instanceof LiveLease)) refused(null);
+      return lease;
+    } catch (error) {
+      refused(error);
+      throw error;
+    }
   }
 
   queueOf(name: string): NameQueue {

@@ -1,11 +1,7 @@
 import { show } from "./duration.ts";
-import {
-  DeadlockError,
-  InvalidArgumentError,
-  LeaseLostError,
-  type Outcome,
-  StaleTokenError,
-} from "./errors.ts";
+import type { LeaseLostError } from "./errors.ts";
+import { DeadlockError, InvalidArgumentError, type Outcome, StaleTokenError } from "./errors.ts";
+import { MAX_TOKEN } from "./fencing-token.ts";
 import type { FencedLease } from "./lease.ts";
 import { LiveLease } from "./live-lease.ts";
 import type { AcquireOptions, GuardBinding, RequestExtras } from "./lock-manager.ts";
@@ -178,17 +174,16 @@ async function runGuarded(
   repaired = false,
 ): Promise<unknown> {
   const { guard, body } = guarded;
-  const refusal: { stale?: StaleTokenError } = {};
+  const refusal: { claimed: boolean; stale?: StaleTokenError } = { claimed: false };
   const work = async (held: LiveLease | null): Promise<unknown> => {
     const credential = held as unknown as FencedLease;
-    let claimed = false;
     try {
       return await guard.guard.run(guard.db, guard.resource ?? lease.name, credential, (tx) => {
-        claimed = true;
+        refusal.claimed = true;
         return body(held, tx);
       });
     } catch (error) {
-      if (!claimed && error instanceof StaleTokenError && error.step === "claim")
+      if (!refusal.claimed && error instanceof StaleTokenError && error.step === "claim")
         refusal.stale = error;
       throw error;
     }
@@ -196,7 +191,13 @@ async function runGuarded(
   const outcome = await runBody(engine, lease, work);
   const { stale } = refusal;
   const held = lease.state === "held" || lease.state === "jeopardy";
-  if (stale === undefined || stale.highest === null || repaired || !held) {
+  if (
+    stale === undefined ||
+    stale.highest === null ||
+    stale.highest >= MAX_TOKEN ||
+    repaired ||
+    !held
+  ) {
     return await runHeld(engine, lease, () => {
       if ("error" in outcome) throw outcome.error;
       return outcome.value;

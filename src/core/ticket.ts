@@ -30,8 +30,6 @@ export interface TicketOwner {
 export class Ticket {
   readonly terms: Terms;
   waiter: Waiter | undefined;
-  /** Nobody waits on it any more. */
-  abandoned = false;
   /** Any answer has come at all. */
   answered = false;
   /** The last attempt's failure; `undefined` after an answer. */
@@ -45,6 +43,8 @@ export class Ticket {
   #seen: { readonly version: string; readonly since: number } | undefined;
   /** Failures, or unqueued busy answers, in a row. */
   #tries = 0;
+  /** Nobody waits on it any more. */
+  #abandoned = false;
   #woken = false;
   #sleep: { readonly timer: Timer; readonly resolve: () => void } | undefined;
 
@@ -67,11 +67,11 @@ export class Ticket {
 
   /** Asks until it is granted, failed or abandoned. Never rejects. */
   async run(): Promise<void> {
-    while (!this.abandoned) {
+    while (!this.#abandoned) {
       this.#woken = false;
       const sentAt = this.#engine.holderClock.now();
       const answer = await this.#attempt();
-      if (this.abandoned) break;
+      if (this.isOver()) break;
       const pause = this.#react(answer, sentAt);
       if (pause === null) break;
       this.#owner.waiting(this);
@@ -82,7 +82,7 @@ export class Ticket {
 
   /** Leaves the backend's queue; what may have been granted meanwhile is undone. Never rejects. */
   async abandon(): Promise<ReturnOutcome> {
-    this.abandoned = true;
+    this.#abandoned = true;
     this.#engine.wakes.delete(this.ids.grantId);
     // An attempt may be under way right now, so the release leaves a tombstone for it.
     const inFlight = this.#sleep === undefined;
@@ -91,6 +91,11 @@ export class Ticket {
     if (this.answered && !inFlight && !this.late && this.#join === "yes")
       return { kind: "released" };
     return await this.#giveBack(this.late || inFlight);
+  }
+
+  /** Asked anew after each pause: it changes behind an await. */
+  private isOver(): boolean {
+    return this.#abandoned;
   }
 
   async #attempt(): Promise<Answer | DriverError> {

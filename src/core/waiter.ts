@@ -38,7 +38,10 @@ export class Waiter implements WaitingPlace {
     terms: Terms,
     startedAt: number,
     signal: AbortSignal | undefined,
-    settle: { resolve(lease: LiveLease): void; reject(error: unknown): void },
+    settle: {
+      readonly resolve: (lease: LiveLease) => void;
+      readonly reject: (error: unknown) => void;
+    },
   ) {
     this.#owner = owner;
     this.terms = terms;

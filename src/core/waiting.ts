@@ -1,5 +1,5 @@
 import { backoffMs } from "./backoff.ts";
-import type { Ask } from "./driver.ts";
+import { type Answer, type Ask, DriverError } from "./driver.ts";
 import type { Engine } from "./engine.ts";
 import { PermitMismatchError } from "./errors.ts";
 import { decodeHolder, type Holder } from "./holder.ts";
@@ -37,29 +37,13 @@ export async function tryOnce(
     join: "no",
     ...(terms.above === undefined ? {} : { above: terms.above }),
   };
-  const giveBack = async (late: boolean): Promise<unknown> =>
-    engine.returns.give({
-      ref: {
-        name: ask.name,
-        mode: ask.mode,
-        grantId: ids.grantId,
-        ttlMs: ask.ttlMs,
-        lockDelayMs: 0,
-      },
-      late,
-      timeoutMs: terms.requestTimeoutMs,
-      budgetMs: 0,
-      oursUntilMs: Infinity,
-    });
   const startedAt = engine.clock.mono();
   engine.hold.begin();
   try {
     for (let tries = 0; ; tries += 1) {
       const sentAt = engine.holderClock.now();
-      try {
-        const answer = await engine.link.call(terms.requestTimeoutMs, async (backend, io) =>
-          backend.attempt(ask, io),
-        );
+      const answer = await attempt(engine, ask);
+      if (!(answer instanceof DriverError)) {
         if (answer.kind === "mismatch")
           throw new PermitMismatchError(ask.name, terms.permits, answer.permits);
         if (answer.kind !== "granted")
@@ -67,39 +51,54 @@ export async function tryOnce(
             holder:
               answer.kind === "busy" && answer.holder !== null ? decodeHolder(answer.holder) : null,
           };
-        if (signal?.aborted === true) {
-          await giveBack(false);
-          throw signal.reason;
-        }
         const { marginRatio } = engine.settings;
         const tenure = new Tenure(queue, terms, {
           ids,
           granted: answer,
           sentAt,
-          late: tries > 0,
+          late: false,
           marginRatio,
         });
-        if (engine.holderClock.now() < tenure.deadline)
+        const alive = engine.holderClock.now() < tenure.deadline;
+        if (alive && signal?.aborted !== true)
           return queue.begin(tenure, answer.previousToken, startedAt);
-        await giveBack(false);
+        await giveBack(engine, ask, false);
+        signal?.throwIfAborted();
         return { holder: null };
-      } catch (error) {
-        if (signal?.aborted === true || error instanceof PermitMismatchError) throw error;
-        const { kind, outcome } = asDriverError(error);
-        if (kind === "busy" && engine.clock.mono() - startedAt < BUSY_MS) {
-          await new Promise<void>((resolve) => {
-            engine.clock.timer(backoffMs(engine.random, tries, 4, 50), resolve, true);
-          });
-          continue;
-        }
-        if (outcome === "unknown") await giveBack(true);
-        throw asAcquireError(error);
       }
+      if (answer.kind !== "busy" || engine.clock.mono() - startedAt >= BUSY_MS) {
+        if (answer.outcome === "unknown") await giveBack(engine, ask, true);
+        throw asAcquireError(answer);
+      }
+      await pause(engine, backoffMs(engine.random, tries, 4, 50));
     }
   } finally {
     engine.hold.end();
     if (queue.empty) engine.forget(queue.name);
   }
+}
+
+async function attempt(engine: Engine, ask: Ask): Promise<Answer | DriverError> {
+  const timeoutMs = engine.settings.requestTimeoutMs ?? Math.min(ask.ttlMs / 3, 5000);
+  try {
+    return await engine.link.call(timeoutMs, async (backend, io) => backend.attempt(ask, io));
+  } catch (error) {
+    return asDriverError(error);
+  }
+}
+
+/** One try, and on in the background: nobody waits for the outcome. */
+async function giveBack(engine: Engine, ask: Ask, late: boolean): Promise<void> {
+  const { name, mode, grantId, ttlMs } = ask;
+  const timeoutMs = engine.settings.requestTimeoutMs ?? Math.min(ttlMs / 3, 5000);
+  const ref = { name, mode, grantId, ttlMs, lockDelayMs: 0 };
+  await engine.returns.give({ ref, late, timeoutMs, budgetMs: 0, oursUntilMs: Infinity });
+}
+
+async function pause(engine: Engine, ms: number): Promise<void> {
+  await new Promise<void>((resolve) => {
+    engine.clock.timer(ms, resolve, true);
+  });
 }
 
 /** The work's result, or at once the signal's reason; the work goes on to its end and cleans up after itself. */

@@ -1,3 +1,6 @@
+export type { FakeClockStart } from "./fake-clock.ts";
+export { FakeClock } from "./fake-clock.ts";
+export { FakeRandom } from "./fake-random.ts";
 export { describeGuardContract } from "./guard-contract/describe-guard-contract.ts";
 export type {
   FencedRows,

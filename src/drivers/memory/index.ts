@@ -1,1 +1,2 @@
-export {};
+export type { MemoryCapabilities } from "./driver.ts";
+export { memoryDriver } from "./driver.ts";
