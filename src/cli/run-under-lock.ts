@@ -35,7 +35,6 @@ export async function runUnderLock(
     holder: { label: settings.label },
     // One acquisition a process: nothing to detect, and every asynchronous step is cheaper.
     detectReentry: false,
-    ...(settings.maxHoldMs === undefined ? {} : { maxHold: settings.maxHoldMs }),
   });
   const run = new Run(settings, env, messages, signals, manager);
   try {
@@ -82,6 +81,8 @@ class Run {
   readonly #messages: Messages;
   readonly #signals: Signals;
   readonly #manager: LockManager;
+  /** The loss was told when the child was. */
+  #toldWhy = false;
 
   constructor(
     settings: RunSettings,
@@ -178,7 +179,7 @@ class Run {
   }
 
   async #child(lease: Lease): Promise<ChildEnd> {
-    const { command, args, foreground, watchFd, grace } = this.#settings;
+    const { command, args, foreground, maxHoldMs, watchFd, grace } = this.#settings;
     // The signal came when the grant was already on its way.
     if (this.#signals.first !== null) throw new InterruptedError(this.#signals.first);
     this.#messages.careful();
@@ -189,6 +190,9 @@ class Run {
         env: childEnvironment(this.#env, lease),
         onTerminal: foreground || onTerminal(),
         setpriv: findSetpriv(),
+        // Not the manager's limit: that one lets the lease lapse, while here the command's end can be waited for, and
+        // then the lock be given back.
+        maxHoldMs,
         watchFd,
       },
       lease,
@@ -197,7 +201,8 @@ class Run {
         clock: systemClock,
         signals: this.#signals,
         onLost: (why) => {
-          this.#messages.error(`${why}; ${command} was told to end (TERM)`);
+          this.#toldWhy = true;
+          this.#messages.error(`${why}: ending ${command}`);
         },
       },
     );
@@ -210,7 +215,8 @@ class Run {
     }
     if (end.lost !== null) {
       const how = end.signal === null ? `with code ${end.code ?? 0}` : `by ${end.signal}`;
-      this.#messages.error(`${end.lost}; ${this.#settings.command} ended ${how}`);
+      if (!this.#toldWhy) this.#messages.error(end.lost);
+      this.#messages.note(`${this.#settings.command} ended ${how}`);
       return EXIT.lost;
     }
     return end.signal === null ? (end.code ?? 0) : codeOfSignal(end.signal);
@@ -239,15 +245,17 @@ class FailedRun extends Error {
 /** The parent's environment, with this lease in place of an outer one. */
 function childEnvironment(env: NodeJS.ProcessEnv, lease: Lease): NodeJS.ProcessEnv {
   const inherited = { ...env };
-  // A lease without a token must not seem to have the outer one's.
+  // A permit has neither: it must not seem to have an outer lease's.
   delete inherited["RINGFENCE_TOKEN"];
+  delete inherited["RINGFENCE_SEQUENCER"];
   const { token } = lease as { readonly token?: bigint | null };
   return {
     ...inherited,
     RINGFENCE_LOCK: lease.name,
     RINGFENCE_GRANT_ID: lease.grantId,
-    RINGFENCE_SEQUENCER: lease.sequencer,
-    ...(typeof token === "bigint" ? { RINGFENCE_TOKEN: token.toString() } : {}),
+    ...(typeof token === "bigint"
+      ? { RINGFENCE_TOKEN: token.toString(), RINGFENCE_SEQUENCER: lease.sequencer }
+      : {}),
     [STACK]: [...ancestorsIn(env), lease.grantId].join(","),
   };
 }

@@ -5,18 +5,18 @@ import { type RunOptions, runSettings } from "./run-settings.ts";
 import type { CommandModule } from "./command-module.ts";
 import { withStore } from "./store.ts";
 
-const ENVIRONMENT = `
+const ENVIRONMENT = `\
   The command runs without a shell, with our stdin, stdout and stderr, and finds:
   RINGFENCE_LOCK       the lock's name
-  RINGFENCE_TOKEN      the fencing token, in decimal (not with --permits)
-  RINGFENCE_SEQUENCER  what another server needs to check this lease's writes
+  RINGFENCE_TOKEN      the fencing token, in decimal; a permit has none
+  RINGFENCE_SEQUENCER  what another server needs to check its writes; a permit has none
   RINGFENCE_GRANT_ID   the public id of the grant, as \`ringfence inspect\` shows it`;
 
-const STORE = `
+const STORE = `\
   --store or --store-file, else RINGFENCE_STORE, else SQLite in
   \${XDG_STATE_HOME:-~/.local/state}/ringfence/locks.db`;
 
-const LOSS = `
+const LOSS = `\
   When the lease cannot be renewed, the command gets TERM early enough to end, after
   the grace KILL, before anybody else may enter; then ringfence exits with 79. Only a
   guard at the resource stops a command whose ringfence was stopped or killed first.`;

@@ -27,6 +27,8 @@ export interface ChildPlan {
   readonly onTerminal: boolean;
   /** `setpriv`, where the kernel can be asked to end the child with us. */
   readonly setpriv: string | null;
+  /** The child is told to end after so long. */
+  readonly maxHoldMs: number | undefined;
   /** The descriptor that closes in the child when this process is gone. */
   readonly watchFd: number | undefined;
 }
@@ -112,6 +114,8 @@ class Watch {
   readonly #grace: Grace;
   readonly #around: Surroundings;
   readonly #signal: AbortSignal;
+  /** On the monotonic clock: the child's own end, however well its lease is renewed. */
+  readonly #maxHoldAt: number;
   #timer: Timer | undefined;
   #lost: string | null = null;
   /** On the monotonic clock: when the child is killed. */
@@ -130,6 +134,7 @@ class Watch {
     this.#lease = lease;
     this.#grace = grace;
     this.#around = around;
+    this.#maxHoldAt = around.clock.mono() + (plan.maxHoldMs ?? Infinity);
     around.signals.handTo(this.#forward, this.#check);
     this.#signal = lease.signal;
     this.#signal.addEventListener("abort", this.#check);
@@ -159,7 +164,10 @@ class Watch {
     this.#timer?.cancel();
     const reason = this.#reason(this.#grace.leadMs);
     if (reason !== null) this.#end(reason);
-    else this.#arm(this.#lease.remainingMs() - this.#grace.leadMs, this.#check);
+    else {
+      const untilDeadline = this.#lease.remainingMs() - this.#grace.leadMs;
+      this.#arm(Math.min(untilDeadline, this.#maxHoldAt - this.#around.clock.mono()), this.#check);
+    }
   };
 
   /** Why the lease no longer covers the next `leadMs`; `null` while it does. */
@@ -168,6 +176,8 @@ class Watch {
       const reason: unknown = this.#lease.signal.reason;
       return reason instanceof LeaseLostError ? reason.message : "the lease was lost";
     }
+    if (this.#around.clock.mono() >= this.#maxHoldAt)
+      return "the command has run as long as --max-hold allows";
     return this.#lease.remainingMs() > leadMs ? null : "the lease could not be renewed in time";
   }
 

@@ -37,7 +37,9 @@ const CONNECTORS: Record<string, Connector> = {
       async () => import("../drivers/sqlite/index.ts"),
       "sqlite",
     );
-    return sqliteDriver(path, { durability });
+    return durability === "full"
+      ? sqliteDriver(path, { durability })
+      : sqliteDriver(path, { durability });
   },
 };
 

@@ -52,6 +52,7 @@ async function underLease(
       env: process.env,
       onTerminal: false,
       setpriv: findSetpriv(),
+      maxHoldMs: undefined,
       watchFd: undefined,
       ...plan,
     },
@@ -129,6 +130,13 @@ it("ends a child at once when the lease is revoked, and says so", async () => {
   const { end, tookMs } = await underLease("sleep 30", lease);
   expect(end).toHaveProperty("lost", expect.stringContaining("revoked"));
   expect(tookMs).toBeLessThan(5000);
+});
+
+it("ends a child that runs longer than it may, however well its lease is renewed", async () => {
+  const { end, tookMs } = await underLease("sleep 30", new FakeLease(60_000), { maxHoldMs: 200 });
+  expect(end).toMatchObject({ signal: "SIGTERM" });
+  expect(end).toHaveProperty("lost", expect.stringContaining("--max-hold"));
+  expect(tookMs).toBeGreaterThan(195);
 });
 
 it("calls a lease lost whose deadline passed unseen, however well the child ended", async () => {
