@@ -46,9 +46,7 @@ function fits(ttlMs: number, graceMs: number): boolean {
 }
 
 function advice(ttlMs: number, graceMs: number): string {
-  const most = Math.floor(
-    ttlMs - marginMs(ttlMs, MARGIN_RATIO) - ttlMs / 3 - reserveMs(ttlMs),
-  );
+  const most = Math.floor(ttlMs - marginMs(ttlMs, MARGIN_RATIO) - ttlMs / 3 - reserveMs(ttlMs));
   let least = Math.max(100, Math.ceil(ttlMs / 100) * 100);
   while (!fits(least, graceMs)) least += 100;
   const delay = Math.ceil(graceMs + reserveMs(ttlMs));

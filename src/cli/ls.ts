@@ -4,8 +4,8 @@ import { EXIT } from "./exit-codes.ts";
 import { withExamples, withExitCodes } from "./help.ts";
 import { showQuery } from "./lock-view.ts";
 import { type OutputOptions, withOutput } from "./output-option.ts";
-import { type StoreOptions, withStore } from "./store.ts";
 import { writeOut } from "./stdio.ts";
+import { type StoreOptions, withStore } from "./store.ts";
 import { wholeNumber } from "./whole-number.ts";
 
 /** The options that choose which locks are listed. */

@@ -87,7 +87,8 @@ export function runSettings(
     ttlMs,
     maxHoldMs: duration("--max-hold", options.maxHold, 50, YEAR_MS),
     lockDelayMs,
-    mode: options.shared === true ? "shared" : options.permits === undefined ? "exclusive" : "permits",
+    mode:
+      options.shared === true ? "shared" : options.permits === undefined ? "exclusive" : "permits",
     permits: whole("--permits", options.permits, 1, MAX_PERMITS) ?? 1,
     once: onceOf(options),
     label: options.label ?? basename(command),
@@ -105,12 +106,15 @@ function refuseContradictions(options: RunOptions): void {
   const exclusive: readonly (readonly [a: boolean, b: boolean, what: string])[] = [
     [options.shared === true, options.permits !== undefined, "--shared and --permits"],
     [options.verbose === true, options.quiet === true, "--verbose and --quiet"],
-    [options.once !== undefined, typeof options.wait === "string", "--once, which never waits, and --wait"],
+    [
+      options.once !== undefined,
+      typeof options.wait === "string",
+      "--once, which never waits, and --wait",
+    ],
     [options.once !== undefined, options.shared === true, "--once and --shared"],
     [options.once !== undefined, options.permits !== undefined, "--once and --permits"],
   ];
-  for (const [a, b, what] of exclusive)
-    if (a && b) throw usage(`${what} exclude each other`);
+  for (const [a, b, what] of exclusive) if (a && b) throw usage(`${what} exclude each other`);
   if (options.once === undefined && options.at !== undefined) throw usage("--at needs --once");
   if (options.once === undefined && options.retryOnError === true)
     throw usage("--retry-on-error needs --once");

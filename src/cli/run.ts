@@ -1,8 +1,8 @@
 import type { Command } from "commander";
+import type { CommandModule } from "./command-module.ts";
 import { withExamples, withExitCodes, withSection } from "./help.ts";
 import { Messages } from "./messages.ts";
 import { type RunOptions, runSettings } from "./run-settings.ts";
-import type { CommandModule } from "./command-module.ts";
 import { withStore } from "./store.ts";
 
 const ENVIRONMENT = `\
@@ -62,7 +62,10 @@ function defineOptions(command: Command): void {
     .optionsGroup("Waiting:")
     .option("-w, --wait <duration>", "how long to wait: 500ms, 30s, 5m, 0 (default: forever)")
     .option("-n, --no-wait", "one attempt")
-    .option("-E, --conflict-exit-code <n>", "exit with n instead of 75 when not acquired; 0 is silent")
+    .option(
+      "-E, --conflict-exit-code <n>",
+      "exit with n instead of 75 when not acquired; 0 is silent",
+    )
     .optionsGroup("Lease:")
     .option("--ttl <duration>", "how long the lock outlives a ringfence that died (default: 30s)")
     .option("--max-hold <duration>", "end the command after this long")
@@ -75,7 +78,10 @@ function defineOptions(command: Command): void {
     .option("--label <text>", "who holds it, for people (default: the command)")
     .optionsGroup("Command:")
     .option("--grace <duration>", "from TERM to KILL (default: a third of the ttl, at most 5s)")
-    .option("--foreground", "in our process group, as on a terminal: it gets ^C from there, not from us")
+    .option(
+      "--foreground",
+      "in our process group, as on a terminal: it gets ^C from there, not from us",
+    )
     .option("--watch-fd <n>", "descriptor n closes in the command when ringfence is gone")
     .optionsGroup("Output:")
     .option("-v, --verbose", "say more on stderr")

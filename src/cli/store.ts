@@ -47,7 +47,8 @@ export function chooseStore(options: StoreOptions, env: NodeJS.ProcessEnv): Chos
 
 /** The namespace: flag, else environment, else the manager's default. */
 export function chooseNamespace(options: StoreOptions, env: NodeJS.ProcessEnv): string {
-  return options.namespace ?? (env["RINGFENCE_NAMESPACE"] || "default");
+  const given = env["RINGFENCE_NAMESPACE"] ?? "";
+  return options.namespace ?? (given === "" ? "default" : given);
 }
 
 /**

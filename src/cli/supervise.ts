@@ -3,7 +3,7 @@
  * enough that TERM, the grace and KILL all come before anybody else may enter. A wrapper that was stopped finds its
  * deadline past at its first step, ends its child, and never reports success.
  */
-import { type ChildProcess, spawn, type StdioOptions } from "node:child_process";
+import { type ChildProcess, type StdioOptions, spawn } from "node:child_process";
 import type { Clock, Timer } from "../core/clock.ts";
 import { LeaseLostError } from "../core/errors.ts";
 import type { LeaseState } from "../core/lease-state.ts";

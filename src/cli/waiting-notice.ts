@@ -1,7 +1,7 @@
-import { showAge } from "./age.ts";
 import type { Clock, Timer } from "../core/clock.ts";
 import { describeHolder } from "../core/holder.ts";
 import type { LockInfo, LockManager } from "../core/lock-manager.ts";
+import { showAge } from "./age.ts";
 import type { Messages } from "./messages.ts";
 
 /** Nobody wants to hear of a wait that is over at once. */

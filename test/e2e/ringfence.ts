@@ -2,7 +2,7 @@ import { type ChildProcess, execFileSync, type SpawnOptions, spawn } from "node:
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { afterAll, beforeAll, expect } from "vitest";
+import { afterAll, beforeAll } from "vitest";
 
 const ROOT = resolve(import.meta.dirname, "../..");
 
@@ -25,9 +25,9 @@ export interface Place {
   readonly folder: string;
   readonly env: NodeJS.ProcessEnv;
   /** A path in the folder. */
-  file(name: string): string;
+  readonly file: (name: string) => string;
   /** What a file holds; empty while there is none. */
-  read(name: string): string;
+  readonly read: (name: string) => string;
 }
 
 /** Makes the folder before the tests of a file, and removes it after them. */
@@ -114,7 +114,12 @@ export async function ringfence(
 
 /** Waits until something is true; generous, since other tests run at the same time. */
 export async function until(what: () => boolean, timeoutMs = 10_000): Promise<void> {
-  await expect.poll(what, { timeout: timeoutMs, interval: 10 }).toBe(true);
+  const startedMs = performance.now();
+  while (!what()) {
+    if (performance.now() - startedMs > timeoutMs)
+      throw new Error(`Not so within ${timeoutMs} ms: ${what.toString()}`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
 }
 
 /** Whether a process runs: a zombie does not. */

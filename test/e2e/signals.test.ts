@@ -79,7 +79,10 @@ describe("a lost lease", () => {
   });
 
   it("ends the child when an operator revokes it", async () => {
-    const wrapper = run(["revoked", "--ttl", "900ms"], "trap 'exit 0' TERM; echo in; sleep 30 & wait");
+    const wrapper = run(
+      ["revoked", "--ttl", "900ms"],
+      "trap 'exit 0' TERM; echo in; sleep 30 & wait",
+    );
     await until(() => wrapper.stdout() !== "");
     const revoke = ["revoke", "revoked", "--reason", "a test", "--yes"];
     expect((await ringfence(revoke, { env })).code).toBe(0);
@@ -103,7 +106,9 @@ describe("a lost lease", () => {
     const wrapper = run(["stopped", "--ttl", "1s"], `echo $$ > ${file("stopped")}; sleep 30`);
     const pid = await pidOf("stopped");
     process.kill(wrapper.pid, "SIGSTOP");
-    const next = await ringfence(["run", "stopped", "--wait", "20s", "--", "echo", "mine"], { env });
+    const next = await ringfence(["run", "stopped", "--wait", "20s", "--", "echo", "mine"], {
+      env,
+    });
     expect(next).toMatchObject({ code: 0, stdout: "mine\n" });
     process.kill(wrapper.pid, "SIGCONT");
     expect((await wrapper.ended).code).toBe(79);
@@ -137,7 +142,10 @@ describe("a lost lease", () => {
 describe("a wrapper that is killed", () => {
   it("takes its child with it, and frees the lock within the ttl", async () => {
     const ttlMs = 1500;
-    const wrapper = run(["killed", "--ttl", `${ttlMs}ms`], `echo $$ > ${file("killed")}; exec sleep 30`);
+    const wrapper = run(
+      ["killed", "--ttl", `${ttlMs}ms`],
+      `echo $$ > ${file("killed")}; exec sleep 30`,
+    );
     const pid = await pidOf("killed");
     const waiter = start(["run", "killed", "-q", "--wait", "20s", "--", "echo", "mine"], { env });
     process.kill(wrapper.pid, "SIGKILL");

@@ -67,7 +67,7 @@ function alive(pid: number): boolean {
   try {
     process.kill(pid, 0);
     // A zombie answers too; it runs no more.
-    return !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
+    return !readFileSync(`/proc/${pid}/stat`, "utf8").includes(") Z ");
   } catch {
     return false;
   }

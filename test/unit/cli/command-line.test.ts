@@ -124,7 +124,16 @@ describe("chooseStore", () => {
 
 it("shows ages in at most two units", () => {
   const ages = [0, 999, 1500, 59_400, 61_000, 3_600_000, 7_500_000, 864_000_000];
-  expect(ages.map(showAge)).toEqual(["0ms", "999ms", "2s", "59s", "1m01s", "1h00m", "2h05m", "10d"]);
+  expect(ages.map(showAge)).toEqual([
+    "0ms",
+    "999ms",
+    "2s",
+    "59s",
+    "1m01s",
+    "1h00m",
+    "2h05m",
+    "10d",
+  ]);
 });
 
 it("keeps a cell in its column, whatever it holds", () => {
