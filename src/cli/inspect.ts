@@ -7,7 +7,8 @@ import { withExamples, withExitCodes } from "./help.ts";
 import { showLock } from "./lock-view.ts";
 import { type OutputOptions, withOutput } from "./output-option.ts";
 import { writeOut } from "./stdio.ts";
-import { type StoreOptions, withStore } from "./store.ts";
+import type { StoreOptions } from "./store.ts";
+import { withStore } from "./with-store.ts";
 
 interface InspectOptions extends StoreOptions, OutputOptions {
   readonly quiet?: boolean;

@@ -5,8 +5,9 @@ import { withExamples, withExitCodes } from "./help.ts";
 import { showQuery } from "./lock-view.ts";
 import { type OutputOptions, withOutput } from "./output-option.ts";
 import { writeOut } from "./stdio.ts";
-import { type StoreOptions, withStore } from "./store.ts";
+import type { StoreOptions } from "./store.ts";
 import { wholeNumber } from "./whole-number.ts";
+import { withStore } from "./with-store.ts";
 
 /** The options that choose which locks are listed. */
 export interface ListOptions extends StoreOptions, OutputOptions {

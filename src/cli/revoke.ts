@@ -7,7 +7,8 @@ import type { CommandModule } from "./command-module.ts";
 import { EXIT, ExitError } from "./exit-codes.ts";
 import { withExamples, withExitCodes, withSection } from "./help.ts";
 import { showLock } from "./lock-view.ts";
-import { type StoreOptions, withStore } from "./store.ts";
+import type { StoreOptions } from "./store.ts";
+import { withStore } from "./with-store.ts";
 
 interface RevokeOptions extends StoreOptions {
   readonly reason: string;

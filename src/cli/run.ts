@@ -1,9 +1,7 @@
-import type { Command } from "commander";
 import type { CommandModule } from "./command-module.ts";
 import { withExamples, withExitCodes, withSection } from "./help.ts";
-import { Messages } from "./messages.ts";
-import { type RunOptions, runSettings } from "./run-settings.ts";
-import { withStore } from "./store.ts";
+import { RUN_OPTIONS } from "./run-options.ts";
+import type { RunOptions } from "./run-settings.ts";
 
 const ENVIRONMENT = `\
   The command runs without a shell, with our stdin, stdout and stderr, and finds:
@@ -30,7 +28,8 @@ export const run: CommandModule = {
     command
       .usage("<name> [options] -- <command> [args...]")
       .argument("<name>", "the lock's name: 1 to 512 bytes of UTF-8");
-    defineOptions(command);
+    for (const { group, flags, description } of RUN_OPTIONS)
+      command.optionsGroup(`${group}:`).option(flags, description);
     withExamples(command, [
       ["ringfence run nightly -- ./backup.sh", "wait for the lock, run, give it back"],
       ["ringfence run nightly -n -E 0 -- ./backup.sh", "cron: skip silently when it runs already"],
@@ -44,46 +43,9 @@ export const run: CommandModule = {
     withExitCodes(command);
     command.action((name: string, options: RunOptions) => {
       act(async ({ env, words }) => {
-        const settings = runSettings(name, words, options, env);
-        const { runUnderLock } = await import("./run-under-lock.ts");
-        const messages = new Messages(settings.level);
-        try {
-          return await runUnderLock(settings, env, messages);
-        } finally {
-          await messages.flush();
-        }
+        const { runCommand } = await import("./run-command.ts");
+        return runCommand(name, words, options, env);
       });
     });
   },
 };
-
-function defineOptions(command: Command): void {
-  withStore(command)
-    .optionsGroup("Waiting:")
-    .option("-w, --wait <duration>", "how long to wait: 500ms, 30s, 5m, 0 (default: forever)")
-    .option("-n, --no-wait", "one attempt")
-    .option(
-      "-E, --conflict-exit-code <n>",
-      "exit with n instead of 75 when not acquired; 0 is silent",
-    )
-    .optionsGroup("Lease:")
-    .option("--ttl <duration>", "how long the lock outlives a ringfence that died (default: 30s)")
-    .option("--max-hold <duration>", "end the command after this long")
-    .option("--lock-delay <duration>", "quiet time after a holder that vanished, up to 60s")
-    .option("--shared", "together with other shared holders")
-    .option("--permits <n>", "one of n permits; all users of the name must say the same n")
-    .option("--once <keep>", "skip if it ran within this time; never waits")
-    .option("--at <time>", "with --once: the scheduled time that this run stands for")
-    .option("--retry-on-error", "with --once: a failed run does not count")
-    .option("--label <text>", "who holds it, for people (default: the command)")
-    .optionsGroup("Command:")
-    .option("--grace <duration>", "from TERM to KILL (default: a third of the ttl, at most 5s)")
-    .option(
-      "--foreground",
-      "in our process group, as on a terminal: it gets ^C from there, not from us",
-    )
-    .option("--watch-fd <n>", "descriptor n closes in the command when ringfence is gone")
-    .optionsGroup("Output:")
-    .option("-v, --verbose", "say more on stderr")
-    .option("-q, --quiet", "say only errors on stderr");
-}

@@ -1,5 +1,5 @@
-import type { Command, Option } from "commander";
 import { EXIT, ExitError } from "./exit-codes.ts";
+import type { OptionFlags } from "./option-spec.ts";
 
 /** Arguments of `run`, apart: ours, and the command to run with its own. */
 export interface SplitArguments {
@@ -12,14 +12,17 @@ export interface SplitArguments {
  * would otherwise read make's -n as ours, silently.
  * @throws ExitError 64 when `--` is needed
  */
-export function splitCommand(argv: readonly string[], run: Command): SplitArguments {
+export function splitCommand(
+  argv: readonly string[],
+  options: readonly OptionFlags[],
+): SplitArguments {
   const mark = argv.indexOf("--");
   if (mark >= 0) return { own: argv.slice(0, mark), command: argv.slice(mark + 1) };
   let names = 0;
   for (let i = 0; i < argv.length; i += 1) {
     const arg = argv[i] ?? "";
     if (arg.startsWith("-") && arg !== "-") {
-      if (takesNext(arg, run.options)) i += 1;
+      if (takesNext(arg, options)) i += 1;
       continue;
     }
     names += 1;
@@ -36,7 +39,7 @@ export function splitCommand(argv: readonly string[], run: Command): SplitArgume
 }
 
 /** Whether the argument is an option whose value is the next argument. */
-function takesNext(arg: string, options: readonly Option[]): boolean {
+function takesNext(arg: string, options: readonly OptionFlags[]): boolean {
   if (arg.startsWith("--")) {
     const option = options.find(({ long }) => long === arg);
     return option?.required === true;

@@ -1,6 +1,5 @@
 import { mkdirSync, readFileSync } from "node:fs";
 import { isAbsolute, join } from "node:path";
-import type { Command } from "commander";
 import { connect } from "../connect/index.ts";
 import { hasSecret, redactUrl } from "../connect/redact.ts";
 import type { Driver } from "../core/driver.ts";
@@ -19,15 +18,6 @@ export interface StoreOptions {
 export interface ChosenStore {
   readonly url: string;
   readonly from: "--store" | "--store-file" | "RINGFENCE_STORE" | "default";
-}
-
-/** Declares the options that say where the locks are. */
-export function withStore(command: Command): Command {
-  return command
-    .optionsGroup("Store:")
-    .option("--store <url>", "where the locks are; no passwords here, `ps` shows them to everybody")
-    .option("--store-file <file>", "a file that holds the URL")
-    .option("--namespace <name>", "keeps the locks of one store apart (RINGFENCE_NAMESPACE)");
 }
 
 /**

@@ -7,8 +7,8 @@ import { queryJson, showQuery } from "./lock-view.ts";
 import { type ListOptions, MAX_LIMIT } from "./ls.ts";
 import { withOutput } from "./output-option.ts";
 import { pause, writeOut } from "./stdio.ts";
-import { withStore } from "./store.ts";
 import { wholeNumber } from "./whole-number.ts";
+import { withStore } from "./with-store.ts";
 
 interface WatchOptions extends ListOptions {
   readonly interval: string;

@@ -2,9 +2,12 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Command } from "commander";
+import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
 import { showAge } from "../../../src/cli/age.ts";
+import { flagsOf } from "../../../src/cli/option-spec.ts";
 import { run } from "../../../src/cli/run.ts";
+import { parsePlainRun, RUN_OPTIONS } from "../../../src/cli/run-options.ts";
 import { type RunOptions, runSettings } from "../../../src/cli/run-settings.ts";
 import { splitCommand } from "../../../src/cli/split-command.ts";
 import { chooseStore } from "../../../src/cli/store.ts";
@@ -17,10 +20,9 @@ afterAll(() => {
 const env = { XDG_STATE_HOME: folder };
 
 describe("splitCommand", () => {
-  const command = new Command("run");
-  run.define(command, () => undefined);
+  const flags = RUN_OPTIONS.map(flagsOf);
   const split = (line: string) => {
-    const { own, command: words } = splitCommand(line.split(" "), command);
+    const { own, command: words } = splitCommand(line.split(" "), flags);
     return [own.join(" "), words.join(" ")];
   };
 
@@ -39,6 +41,44 @@ describe("splitCommand", () => {
       "put -- before the command, since it has options of its own: ringfence run x --ttl 5s -- make -n",
     );
   });
+});
+
+describe("parsePlainRun", () => {
+  /** What Commander makes of the same arguments. */
+  const byCommander = (argv: readonly string[]) => {
+    const command = new Command("run")
+      .exitOverride()
+      .configureOutput({ writeErr: () => undefined });
+    run.define(command, () => undefined);
+    const { own, command: words } = splitCommand(argv, command.options);
+    command.parse(own, { from: "user" });
+    return { name: command.args[0], words, options: command.opts() };
+  };
+  const option = fc
+    .constantFrom(...RUN_OPTIONS.map(flagsOf))
+    .chain(({ short, long = "", required }) =>
+      fc.tuple(
+        fc.constantFrom(long, short ?? long),
+        required ? fc.constantFrom("5s", "-1", "a b", "") : fc.constant(null),
+      ),
+    );
+
+  it("reads plain arguments as Commander does", () => {
+    fc.assert(
+      fc.property(fc.array(option), fc.array(option), (before, after) => {
+        const words = (options: typeof before) => options.flat().filter((word) => word !== null);
+        const argv = [...words(before), "name", ...words(after), "--", "make", "-n"];
+        expect(parsePlainRun(argv)).toEqual(byCommander(argv));
+      }),
+      { seed: 881, numRuns: 300 },
+    );
+  });
+  it.each(["x --tll 5s", "x y", "--help", "x --ttl=5s", "-nq x", "-E0 x", "x --ttl", ""])(
+    "leaves `%s` to Commander",
+    (line) => {
+      expect(parsePlainRun([...line.split(" ").filter(Boolean), "--", "true"])).toBeNull();
+    },
+  );
 });
 
 describe("runSettings", () => {
