@@ -6,13 +6,13 @@ export type EvOp =
   | "renew"
   /** invoke {lock, grant, token}: the belief ends here; ok: it was ours and is free now; fail: it was not ours; info. */
   | "release"
-  /** {res, lock, grant, token, accepted} */
+  /** {res, lock, grant, token, accepted}: `grant` is the lease acted under, `token` what the resource was shown. */
   | "claim"
   /** {res, grant, token, ver}: the version that was seen */
   | "read"
-  /** {res, grant, token, from, ver, accepted, path}: `ver` is written, unique per resource; `from` is what it is based on. */
+  /** {res, grant, token, from, ver, accepted, path}: `ver` is written, unique per resource, and based on `from`. */
   | "write"
-  /** {idem, body, accepted, err, res}: an effect outside, or its replayed response (`accepted: false`). */
+  /** {idem, body, ver, accepted, err, res}: performed (`accepted`), or answered from memory; `ver` is the response. */
   | "effect"
   /** event {lock, grant, token}: the client is told that its lease is over. */
   | "lost"
@@ -22,9 +22,14 @@ export type EvOp =
   | "enqueue"
   /** event {lock, grant}: the server told this waiter to look. */
   | "wakeup"
-  /** event {lock, grant}: a waiter gave up, or its process died. */
+  /** event {lock, grant}: a waiter gave up, its process died, or its offer lapsed. */
   | "leave"
-  /** event {lock, grant, token, ttl, lockDelay}: the server's own step (simulator; proxy or monitor on real servers). */
+  /** event {lock, grant}: an operator freed this grant; nobody promised its holder anything after that. */
+  | "revoke"
+  /**
+   * event {lock, grant, token, ttl, lockDelay, op}: the server's own step (simulator; proxy or monitor on real servers).
+   * `grant` is the one that it happened to, `op` the call that caused it.
+   */
   | "srv.grant"
   | "srv.expire"
   | "srv.renew"
@@ -80,6 +85,8 @@ export interface NewEv {
   readonly idem?: string | undefined;
   readonly body?: string | undefined;
   readonly accepted?: boolean | undefined;
+  /** Which clock `t` comes from, where there are several that agree only roughly (hosts, boots). */
+  readonly clock?: string | undefined;
   /** Which code made the write: names the one that forgot its token. */
   readonly path?: string | undefined;
   readonly err?: string | undefined;
@@ -116,6 +123,7 @@ export const OPS: readonly EvOp[] = [
   "enqueue",
   "wakeup",
   "leave",
+  "revoke",
   "srv.grant",
   "srv.expire",
   "srv.renew",
