@@ -62,6 +62,11 @@ export class DueQueue<T extends Due> {
     if (this.#ref && this.#buckets.size === 0) this.#disarm();
   }
 
+  /** How many times are kept in order: bounded by what is queued. */
+  get ticks(): number {
+    return this.#heap.length;
+  }
+
   /** Everything queued, in no order. */
   *items(): IterableIterator<T> {
     for (const bucket of this.#buckets.values()) yield* bucket;
