@@ -7,3 +7,12 @@ export type {
 export type { FakeClockStart } from "./fake-clock.ts";
 export { FakeClock } from "./fake-clock.ts";
 export { FakeRandom } from "./fake-random.ts";
+export { describeGuardContract } from "./guard-contract/describe-guard-contract.ts";
+export type {
+  FencedRows,
+  GuardContractRunner,
+  GuardFixture,
+  GuardUnderTest,
+  OpenedResource,
+  OpenTransaction,
+} from "./guard-contract/fixture.ts";

@@ -1,5 +1,5 @@
 import type { Capabilities } from "../../core/capabilities.ts";
-import type { ContractModule, ContractRunner, DriverFixture } from "./fixture.ts";
+import type { ContractModule, ContractRunner, DriverFixture, Promised } from "./fixture.ts";
 import { blocks } from "./modules/blocks.ts";
 import { declaration } from "./modules/declaration.ts";
 import { exclusive } from "./modules/exclusive.ts";
@@ -76,7 +76,7 @@ function register(
   runner: ContractRunner,
   fixture: DriverFixture,
   module: ContractModule,
-  promised: ContractModule["promises"][number],
+  promised: Promised,
 ): void {
   const { promise } = promised;
   const reason = promised.excuse?.(fixture) ?? null;

@@ -24,6 +24,10 @@ const HOUR_MS = 3_600_000;
 /** In real time a waiter polls this often, so that a test takes no longer than the backend needs. */
 const REAL_POLL_MS = 25;
 const STALLED_TRIES = 5;
+/** Whoever persists asks so often at most: a driver that says "ask again at once" must not make a test endless. */
+const MAX_ASKS = 500;
+/** Time enough: what hangs is the test runner's to end. */
+const IO: Io = { timeoutMs: 30_000, signal: new AbortController().signal };
 
 /** One test's surroundings: a driver, a clock, a namespace of its own, and as many "processes" as it wants. */
 export class World {
@@ -188,7 +192,7 @@ export class Party {
   }
 
   async attempt(ask: Ask): Promise<Answer> {
-    return this.backend.attempt(ask, io());
+    return this.backend.attempt(ask, IO);
   }
 
   /** Asks, and fails unless it is granted. */
@@ -239,7 +243,7 @@ export class Party {
         wait = Math.min(wait, answer.observe.leaseMs - (clock.mono() - seen.since));
       }
       if (this.#world.fake === null) wait = Math.min(wait, REAL_POLL_MS);
-      await this.#world.wait(Math.max(1, wait));
+      await this.#world.wait(Math.max(1, wait, withinMs / MAX_ASKS));
     }
   }
 
@@ -251,11 +255,11 @@ export class Party {
   }
 
   async renew(...grants: readonly GrantRef[]): Promise<readonly Renewal[]> {
-    return this.backend.renew(grants, io());
+    return this.backend.renew(grants, IO);
   }
 
   async release(...grants: readonly GrantRef[]): Promise<readonly Release[]> {
-    return this.backend.release(grants, io());
+    return this.backend.release(grants, IO);
   }
 
   /** Releases, and fails unless the backend says that it was there. */
@@ -265,11 +269,11 @@ export class Party {
   }
 
   async revoke(name: string, grantId: string, now = false): Promise<Release> {
-    return this.backend.revoke({ name, grantId, now }, io());
+    return this.backend.revoke({ name, grantId, now }, IO);
   }
 
   async inspect(name: string): Promise<LockRecord> {
-    return this.backend.inspect(name, io());
+    return this.backend.inspect(name, IO);
   }
 
   async list(
@@ -278,7 +282,7 @@ export class Party {
     cursor?: string,
   ): Promise<{ readonly names: readonly string[]; readonly cursor?: string }> {
     const page = cursor === undefined ? { prefix, limit } : { prefix, limit, cursor };
-    return this.backend.list(page, io());
+    return this.backend.list(page, IO);
   }
 
   /** How often this entry's turn was announced. */
@@ -286,11 +290,6 @@ export class Party {
     return this.notices.filter((notice) => notice.kind === "wake" && notice.grantId === grantId)
       .length;
   }
-}
-
-/** Time enough: what hangs is the test runner's to end. */
-function io(): Io {
-  return { timeoutMs: 30_000, signal: new AbortController().signal };
 }
 
 /** Fails unless a grant carries tokens. */
