@@ -11,7 +11,7 @@ export const OFFER_MS = 3000;
 const MAX_RANK = 100;
 const NO_SHARES: ShareSums = { shared: 0, permits: 0, soonest: null, latest: null, expires: null };
 /** Above every place in a queue. */
-export const END_OF_QUEUE = 2 ** 52;
+export const END_OF_QUEUE: number = 2 ** 52;
 
 /** A lock's row as this step changes it. */
 interface Lock {
