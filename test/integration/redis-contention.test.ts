@@ -60,11 +60,10 @@ describeRedis("contention on Redis", () => {
           await new Promise((resolve) => setTimeout(resolve, Math.random() * 10));
           let to = mono();
           try {
-            // What a holder believes ends at its deadline, however late it looks.
-            to = Math.min(to, from + 600, mono());
             lease.assertHeld();
           } catch (error) {
             if (!(error instanceof LeaseLostError)) throw error;
+            // What a holder believes ends at its deadline, however late it looks.
             to = Math.min(to, over ?? to);
           }
           intervals.push({ from, to: Math.max(from, to), token: lease.token });
