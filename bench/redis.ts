@@ -15,7 +15,8 @@ import { createLockManager } from "../src/index.ts";
 
 const PAIRS = 11;
 const SLICE_MS = 400;
-const DELETE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+const DELETE =
+  "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
 type Cycle = (name: string) => Promise<void>;
 
@@ -71,7 +72,18 @@ const port = await freePort();
 const folder = mkdtempSync(path.join(os.tmpdir(), "ringfence-bench-"));
 const server = spawn(
   "redis-server",
-  ["--port", String(port), "--bind", "127.0.0.1", "--dir", folder, "--save", "", "--appendonly", "no"],
+  [
+    "--port",
+    String(port),
+    "--bind",
+    "127.0.0.1",
+    "--dir",
+    folder,
+    "--save",
+    "",
+    "--appendonly",
+    "no",
+  ],
   { stdio: "ignore" },
 );
 const host = "127.0.0.1";

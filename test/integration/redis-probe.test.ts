@@ -79,7 +79,7 @@ describeRedis("the probe of Redis", () => {
   it("works for a user who may do no more than lock", async () => {
     const server = stopAfter(await RedisServer.start());
     const rights = "+eval +evalsha +time +hmget +hget +hset +hdel +hgetall +hlen +hincrby +exists";
-    const sorted = "+zadd +zrem +zrange +zrangebyscore +zcard +zscore +pttl +pexpire";
+    const sorted = "+zadd +zrem +zrange +zrangebyscore +zcard +zscore +pttl +pexpire +pexpireat";
     await server.command(
       ...["ACL", "SETUSER", "locker", "on", ">secret", "~ringfence:*", "resetchannels"],
       ...`${rights} ${sorted} +publish +subscribe +ping +select +hello +client`.split(" "),

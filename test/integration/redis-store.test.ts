@@ -35,7 +35,8 @@ describeRedis("what Redis keeps", () => {
     const [short] = new KeySpace("", "idle").of("short");
     const ttl = await ttlOf(short);
     expect(ttl).toBeGreaterThan(WEEK_MS - 5000);
-    expect(ttl).toBeLessThanOrEqual(WEEK_MS);
+    // It is set an hour ahead, so that few acquires must set it.
+    expect(ttl).toBeLessThanOrEqual(WEEK_MS + 3_600_000 + 2000);
     expect(await server.command("KEYS", "ringfence:idle:*")).toMatch(/^\*2\r\n/);
   });
 
@@ -79,11 +80,13 @@ describeRedis("what Redis keeps", () => {
       const name = `above-${above}`;
       const lease = await manager.acquire(name, { above });
       expect(lease.token > above).toBe(true);
-      if (above > 2n ** 52n) expect(lease.token).toBe(above + 1n);
+      // Below the clock the clock counts, above it every number.
+      const far = above > 2n ** 52n;
+      if (far) expect(lease.token).toBe(above + 1n);
       expect((await manager.inspect(name)).token).toBe(lease.token);
       await lease.release();
       const next = await manager.acquire(name);
-      expect(next.token).toBe(lease.token + 1n);
+      expect(far ? next.token === lease.token + 1n : next.token > lease.token).toBe(true);
       expect(next.previousToken).toBe(lease.token);
       await next.release();
     }

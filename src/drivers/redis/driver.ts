@@ -161,7 +161,7 @@ class RedisBackend implements Backend {
 
   async attempt(ask: Ask, io: Io): Promise<Answer> {
     const dueAt = this.#dueAt(io);
-    if (ask.join !== "no" && !this.#wakes.ready) await this.#wakes.start();
+    if (ask.join !== "no" && !this.#wakes.ready) await this.#wakes.start(io.timeoutMs / 2);
     const call: Call = {
       statement: ATTEMPT,
       keys: this.#keys.of(ask.name),

@@ -13,7 +13,7 @@ import {
 /** What is used of a `Redis`. */
 interface Redis {
   readonly options: Readonly<Record<string, unknown>>;
-  readonly stream?: { destroy(): void };
+  readonly stream?: { destroy(): void; cork(): void; uncork(): void };
   duplicate(overrides: object): Redis;
   connect(): Promise<void>;
   disconnect(): void;
@@ -64,22 +64,46 @@ function nothing(): void {
   // Errors are told by the promises of the calls and by the end of the connection.
 }
 
+/** Without the command that this library puts on errors: whole scripts, and who holds a lock, in somebody's log. */
+function bare(error: unknown): unknown {
+  if (error instanceof Error && "command" in error) delete error.command;
+  return error;
+}
+
 class IoredisWire implements Wire {
   readonly #redis: Redis;
+  #corked = false;
 
   constructor(redis: Redis) {
     this.#redis = redis;
   }
 
   async send(args: readonly string[]): Promise<unknown> {
+    this.#gather();
     const [command = "", ...rest] = args;
-    return await this.#redis.call(command, ...rest);
+    try {
+      return await this.#redis.call(command, ...rest);
+    } catch (error) {
+      throw bare(error);
+    }
+  }
+
+  /** This library writes each command by itself; those of one turn leave together. */
+  #gather(): void {
+    const { stream } = this.#redis;
+    if (this.#corked || stream === undefined) return;
+    this.#corked = true;
+    stream.cork();
+    process.nextTick(() => {
+      this.#corked = false;
+      stream.uncork();
+    });
   }
 
   async sendAll(batch: readonly (readonly string[])[]): Promise<readonly Outcome[]> {
     const replies = await this.#redis.pipeline(batch.map((args) => ["call", ...args])).exec();
     return (replies ?? []).map(([error, value]) =>
-      error === null ? { ok: true, value } : { ok: false, error },
+      error === null ? { ok: true, value } : { ok: false, error: bare(error) },
     );
   }
 

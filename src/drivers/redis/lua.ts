@@ -1,10 +1,9 @@
 /**
  * The Lua that the scripts share. What a name consists of, all under one hash tag:
  *
- * - `l`, hash, the lock: g, o, e, y, d, s = grant id, holder text, end, ttl, lock-delay and begin of the exclusive lease;
- *   f, n, k, b = its first token, how many, whether it took over, the token before; last = the highest token minted;
- *   up = what token repair demanded; ab = the last exclusive holder never released; m = what the occupants are;
- *   p = permits; a = arrivals; keep = twice the longest ttl, where that is more than 7 days; sw = when to sweep `r`
+ * - `l`, hash, the lock: g = `id|end|lock-delay|ttl|first token|how many|took over|token before|since|holder`, the
+ *   exclusive lease; last = the highest token minted; x = when this key ends; up = what token repair demanded; ab = the last
+ *   exclusive holder never released; z = `q`, `c` or `r` may exist; m = what the occupants are; p = permits; a = arrivals; sw = when to sweep `r`
  * - `q`, sorted set, live waiters by arrival
  * - `c`, sorted set, what takes room beside an exclusive lease: shared leases and permits, and offers; scored by their end
  * - `r`, hash, one record per grant id. `w|alive until|arrival|mode|ttl|offer until|channel|holder` waits, or died
@@ -21,13 +20,37 @@ local t = redis.call('TIME')
 local us = t[1] * 1000000 + t[2]
 local now = math.floor(us / 1000)
 local L, Q, C, R = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local v = redis.call('HMGET', L, 'g', 'e', 'd', 'f', 'n', 'k', 'b', 'last', 'up', 'ab', 'keep')
-local sole, ends, free = v[1], 0, 0
-if sole then ends = tonumber(v[2]); free = ends + tonumber(v[3]) end
-local function text(n) return string.format('%.0f', n) end
+local v = redis.call('HMGET', L, 'g', 'last', 'x', 'up', 'ab', 'z')
 `;
 
-/** Tokens and the lifetime of the lock key. */
+/** The exclusive lease, and the lifetime of the lock key. */
+export const LEASE = /* lua */ `
+local function text(n) return string.format('%.0f', n) end
+local sole, ends, free, held = false, 0, 0, nil
+if v[1] then
+  local id, e, d, y, f, n, k, b, s, who = string.match(v[1],
+    '^([^|]*)|(%d+)|(%d+)|(%d+)|(%d+)|(%d+)|(%d)|(%d*)|(%d+)|(.*)$')
+  sole, ends, free = id, tonumber(e), tonumber(e) + tonumber(d)
+  held = { id = id, delay = tonumber(d), ttl = tonumber(y), first = f, count = tonumber(n), over = tonumber(k),
+    before = b, since = s, who = who }
+end
+local function hold(h, till, delay, ttl)
+  sole, ends, free, held = h.id, till, till + delay, h
+  redis.call('HSET', L, 'g', string.format('%s|%.0f|%.0f|%.0f|%s|%d|%d|%s|%s|%s', h.id, till, delay, ttl, h.first,
+    h.count, h.over, h.before, h.since, h.who))
+end
+-- The counter outlives every lease that could still be believed in: 7 days, and twice the longest ttl. An hour more at
+-- a time, so that few steps must set it.
+local function lasting(ms)
+  local till = now + math.max(604800000, 2 * ms)
+  if tonumber(v[3] or '0') >= till then return end
+  v[3] = text(till + 3600000)
+  redis.call('HSET', L, 'x', v[3])
+  redis.call('PEXPIREAT', L, v[3])
+end
+`;
+
+/** The numbers of grants. */
 export const TOKENS = /* lua */ `
 local function more(a, b)
   if #a ~= #b then return #a > #b end
@@ -45,19 +68,10 @@ local function above(first, low)
 end
 -- First and last of a new block, above everything that was ever minted here; nothing when the numbers are used up.
 local function mint(count, beyond)
-  local first = above(above(above(text(us), v[8]), v[9]), beyond)
+  local first = above(above(above(text(us), v[2]), v[4]), beyond)
   local top = count == 1 and first or plus(first, count - 1)
   if more(top, '4611686018427387903') then return nil end
   return first, top
-end
--- The counter outlives every lease that could still be believed in: 7 days, and twice the longest ttl.
-local function lasting(ms)
-  local keep = math.max(604800000, tonumber(v[11] or '0'))
-  if 2 * ms > keep then
-    keep = 2 * ms
-    redis.call('HSET', L, 'keep', text(keep))
-  end
-  redis.call('PEXPIRE', L, text(keep))
 end
 `;
 
@@ -69,6 +83,13 @@ local m, p = unpack(redis.call('HMGET', L, 'm', 'p'))
 local n = redis.call('ZCARD', C)
 p = tonumber(p or '0')
 
+-- Once there is something aside, steps that see nothing but the lock key must be told to look.
+local function aside()
+  if v[6] then return end
+  v[6] = '1'
+  redis.call('HSET', L, 'z', 1)
+  lasting(0)
+end
 local function stay(key, ms)
   if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, text(ms)) end
 end
@@ -80,6 +101,7 @@ local function waiter(id)
     offer = tonumber(offer), channel = channel, who = who }
 end
 local function write(w)
+  aside()
   redis.call('HSET', R, w.id, table.concat({ 'w', text(w.alive), w.arrival, w.mode, text(w.ttl),
     text(w.offer), w.channel, w.who }, '|'))
 end
@@ -90,6 +112,7 @@ local function grant(id)
     first = f, over = k, before = b, since = s, who = who }
 end
 local function enter(h)
+  aside()
   redis.call('HSET', R, h.id, table.concat({ 'h', text(h.ends), text(h.delay), text(h.ttl), h.mode,
     h.first, h.over, h.before, h.since, h.who }, '|'))
   redis.call('ZADD', C, text(h.ends + h.delay), h.id)
@@ -100,9 +123,9 @@ end
 -- Brings the name up to now: leases and lock-delays that are over, offers that nobody took.
 local function settle()
   if sole and free <= now then
-    redis.call('HDEL', L, 'g', 'o')
+    redis.call('HDEL', L, 'g')
     redis.call('HSET', L, 'ab', 1)
-    sole, v[10] = false, '1'
+    sole, v[5] = false, '1'
   end
   if n == 0 then return end
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', C, '-inf', text(now))) do
@@ -192,11 +215,12 @@ local function sweep()
     elseif kind == 't' and till <= now then redis.call('HDEL', R, all[i]) end
   end
   redis.call('HSET', L, 'sw', text(2 * redis.call('HLEN', R) + 64))
-  stay(L, 604800000)
+  lasting(0)
 end
 
 -- This grant id must not be granted any more for so long.
 local function bury(id, ms, revoked)
+  aside()
   local till, before = string.match(redis.call('HGET', R, id) or '', '^t|(%d+)|(%d)')
   till = math.max(tonumber(till or '0'), now + ms)
   redis.call('HSET', R, id, 't|' .. text(till) .. '|' .. ((revoked or before == '1') and '1' or '0'))

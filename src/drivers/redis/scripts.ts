@@ -1,4 +1,4 @@
-import { ASIDE, HEAD, TOKENS } from "./lua.ts";
+import { ASIDE, HEAD, LEASE, TOKENS } from "./lua.ts";
 
 /** A named script. A simulator answers by the name; a server is given the text. */
 export interface Statement {
@@ -7,7 +7,7 @@ export interface Statement {
 }
 
 /**
- * One acquisition, asked for the first time or again. Most are of a free name and a single caller: those take five
+ * One acquisition, asked for the first time or again. Most find a name that is free and was used before: those take four
  * commands and return before the rest is set up.
  *
  * KEYS: l q c r
@@ -18,26 +18,40 @@ export interface Statement {
  */
 export const ATTEMPT: Statement = {
   name: "attempt",
-  text: /* lua */ `${HEAD}${TOKENS}
+  text: /* lua */ `${HEAD}
 local g, mode, ttl, delay, holder = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[10]
 local join, count = ARGV[6], tonumber(ARGV[7])
-
+if mode == 'e' and count == 1 and join ~= 'kept' and ARGV[8] == '' and not (v[1] or v[4] or v[5] or v[6]) then
+  local first, last = string.format('%.0f', us), v[2]
+  if tonumber(v[3] or '0') >= now + 604800000 + 2 * (ttl + delay) and last and #last == #first and last < first then
+    redis.call('HSET', L, 'g', string.format('%s|%.0f|%s|%s|%s|1|0|%s|%.0f|%s', g, now + ttl, ARGV[5], ARGV[4],
+      first, last, now, holder), 'last', first)
+    return {1, first, 1, 0, last, ttl}
+  end
+end
+${LEASE}${TOKENS}
 local function renewed()
-  redis.call('HSET', L, 'e', text(now + ttl), 'y', ARGV[4], 'd', ARGV[5])
+  hold(held, now + ttl, delay, ttl)
   lasting(ttl + delay)
-  return {1, v[4], tonumber(v[5]), tonumber(v[6]), v[7], ttl}
+  return {1, held.first, held.count, held.over, held.before, ttl}
 end
 local function exclusive()
   local first, top = mint(count, ARGV[8])
   if not first then return {4} end
-  local over = ((sole and free <= now) or v[10]) and 1 or 0
-  local before = v[8] or ''
-  redis.call('HSET', L, 'g', g, 'o', holder, 'e', text(now + ttl), 'y', ARGV[4], 'd', ARGV[5], 's', text(now),
-    'f', first, 'n', ARGV[7], 'k', over, 'b', before, 'last', top)
+  local over = ((sole and free <= now) or v[5]) and 1 or 0
+  local before = v[2] or ''
+  hold({ id = g, first = first, count = count, over = over, before = before, since = text(now), who = holder },
+    now + ttl, delay, ttl)
+  redis.call('HSET', L, 'last', top)
   lasting(ttl + delay)
   return {1, first, count, over, before, ttl}
 end
+-- Nothing aside, or nothing any more: then the short way is open again.
 if redis.call('EXISTS', Q, C, R) == 0 then
+  if v[6] then
+    redis.call('HDEL', L, 'z')
+    v[6] = false
+  end
   if sole == g and ends > now then return renewed() end
   if mode == 'e' and join ~= 'kept' and (not sole or free <= now) then return exclusive() end
 end
@@ -72,7 +86,7 @@ if mode == 'p' then
   if p ~= wanted then
     p = wanted
     redis.call('HSET', L, 'p', ARGV[3])
-    stay(L, 604800000)
+    lasting(0)
   end
 end
 
@@ -90,12 +104,12 @@ if offered or (not w and nobody and room(mode)) then
     if not first then return {4} end
     redis.call('HSET', L, 'last', top)
   end
-  local over = v[10] and '1' or '0'
+  local over = v[5] and '1' or '0'
   enter({ id = g, ends = now + ttl, delay = delay, ttl = ttl, mode = mode, first = first, over = over,
-    before = v[8] or '', since = text(now), who = holder })
+    before = v[2] or '', since = text(now), who = holder })
   occupied(mode)
   lasting(ttl + delay)
-  return {1, first, 1, tonumber(over), v[8] or '', ttl}
+  return {1, first, 1, tonumber(over), v[2] or '', ttl}
 end
 
 if w and join == 'no' then leave(g); w, rank, keep = nil, nil, nil
@@ -103,7 +117,7 @@ elseif not w and join == 'yes' and redis.call('ZCARD', Q) < 10000 then
   w = { id = g, alive = 0, arrival = text(redis.call('HINCRBY', L, 'a', 1)), mode = mode, ttl = ttl, offer = 0,
     channel = ARGV[9], who = holder }
   rank, keep = heard(w)
-  stay(L, 604800000)
+  lasting(0)
   sweep()
 end
 
@@ -116,7 +130,7 @@ local function oldest()
 end
 -- Why it does not get in, who is in its way, and when that may be over but for the waiters before it.
 local function obstacle()
-  if sole then return ends > now and 'lease' or 'lock-delay', redis.call('HGET', L, 'o') or '', free - now end
+  if sole then return ends > now and 'lease' or 'lock-delay', held.who, free - now end
   local all = redis.call('ZRANGE', C, 0, -1, 'WITHSCORES')
   local last = #all > 0 and tonumber(all[#all]) or now
   local holders, living = 0, nil
@@ -149,16 +163,11 @@ return {0, w and 1 or 0, by, who, math.max(1, wait + rank * math.min(ttl, 3000))
  */
 export const RENEW: Statement = {
   name: "renew",
-  text: /* lua */ `${HEAD}
+  text: /* lua */ `${HEAD}${LEASE}
 if sole ~= ARGV[1] or ends <= now then return 0 end
 local ttl, delay = tonumber(ARGV[2]), tonumber(ARGV[3])
-redis.call('HSET', L, 'e', text(now + ttl), 'y', ARGV[2], 'd', ARGV[3])
-local keep = math.max(604800000, tonumber(v[11] or '0'))
-if 2 * (ttl + delay) > keep then
-  keep = 2 * (ttl + delay)
-  redis.call('HSET', L, 'keep', text(keep))
-end
-redis.call('PEXPIRE', L, text(keep))
+hold(held, now + ttl, delay, ttl)
+lasting(ttl + delay)
 return 1
 `,
 };
@@ -172,10 +181,10 @@ return 1
  */
 export const RENEW_ASIDE: Statement = {
   name: "renew-aside",
-  text: /* lua */ `${HEAD}${TOKENS}${ASIDE}
+  text: /* lua */ `${HEAD}${LEASE}${ASIDE}
 local g, ttl, delay = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 if sole == g and ends > now then
-  redis.call('HSET', L, 'e', text(now + ttl), 'y', ARGV[2], 'd', ARGV[3])
+  hold(held, now + ttl, delay, ttl)
   lasting(ttl + delay)
   return {1}
 end
@@ -205,24 +214,24 @@ export const RELEASE: Statement = {
   name: "release",
   text: /* lua */ `${HEAD}
 local g, late = ARGV[1], tonumber(ARGV[2])
-local mine = sole == g and ends > now
-local function raise()
-  if ARGV[3] == '' or #ARGV[3] > 19 then return end
-  local up = v[9] or ''
-  if #ARGV[3] > #up or (#ARGV[3] == #up and ARGV[3] > up) then redis.call('HSET', L, 'up', ARGV[3]) end
-end
-if mine and late == 0 and redis.call('EXISTS', Q, C, R) == 0 then
-  redis.call('HDEL', L, 'g', 'o', 'ab')
-  raise()
+if late == 0 and ARGV[3] == '' and v[1] and not v[5] and not v[6] and string.sub(v[1], 1, #g + 1) == g .. '|' and
+    tonumber(string.match(v[1], '^%d+', #g + 2)) > now then
+  redis.call('HDEL', L, 'g')
   return {1}
 end
-${TOKENS}${ASIDE}
+${LEASE}${ASIDE}
+local function raise()
+  if ARGV[3] == '' or #ARGV[3] > 19 then return end
+  local up = v[4] or ''
+  if #ARGV[3] > #up or (#ARGV[3] == #up and ARGV[3] > up) then redis.call('HSET', L, 'up', ARGV[3]) end
+end
+local mine = sole == g and ends > now
 settle()
 local own, w = grant(g), waiter(g)
 local reason = why(g)
 local found = true
 if mine then
-  redis.call('HDEL', L, 'g', 'o', 'ab')
+  redis.call('HDEL', L, 'g', 'ab')
   sole = false
   raise()
 elseif own and own.ends > now then
@@ -246,17 +255,17 @@ return {1}
  */
 export const REVOKE: Statement = {
   name: "revoke",
-  text: /* lua */ `${HEAD}${TOKENS}${ASIDE}
+  text: /* lua */ `${HEAD}${LEASE}${ASIDE}
 local g, at_once = ARGV[1], ARGV[2] == '1'
 settle()
 local own = grant(g)
 if sole == g and ends > now then
-  local ttl, delay = tonumber(redis.call('HGET', L, 'y')), tonumber(v[3])
+  local ttl, delay = held.ttl, held.delay
   if at_once or delay == 0 then
-    redis.call('HDEL', L, 'g', 'o')
+    redis.call('HDEL', L, 'g')
     redis.call('HSET', L, 'ab', 1)
     sole = false
-  else redis.call('HSET', L, 'e', text(now)) end
+  else hold(held, now, delay, ttl) end
   bury(g, math.max(ttl, 60000), true)
 elseif own and own.ends > now then
   if at_once or own.delay == 0 then leave(g)
@@ -277,14 +286,14 @@ return {1}
  */
 export const EXCHANGE: Statement = {
   name: "exchange",
-  text: /* lua */ `${HEAD}${TOKENS}${ASIDE}
+  text: /* lua */ `${HEAD}${LEASE}${TOKENS}${ASIDE}
 local from, g, ttl, delay, count, holder =
   ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[7]
 settle()
 if sole == g and ends > now then
-  redis.call('HSET', L, 'e', text(now + ttl), 'y', ARGV[3], 'd', ARGV[4])
+  hold(held, now + ttl, delay, ttl)
   lasting(ttl + delay)
-  return {1, v[4], tonumber(v[5]), tonumber(v[6]), v[7], ttl}
+  return {1, held.first, held.count, held.over, held.before, ttl}
 end
 local own, old = grant(g), grant(from)
 if own and own.ends > now then
@@ -292,13 +301,13 @@ if own and own.ends > now then
   enter(own)
   return {1, own.first, 1, tonumber(own.over), own.before, ttl}
 end
-local before = v[8] or ''
+local before = v[2] or ''
 if sole == from and ends > now then
   local first, top = mint(count, ARGV[6])
   if not first then return {4} end
-  redis.call('HSET', L, 'g', g, 'o', holder, 'e', text(now + ttl), 'y', ARGV[3], 'd', ARGV[4], 's', text(now),
-    'f', first, 'n', ARGV[5], 'k', 0, 'b', before, 'last', top)
-  sole, ends = g, now + ttl
+  hold({ id = g, first = first, count = count, over = 0, before = before, since = text(now), who = holder },
+    now + ttl, delay, ttl)
+  redis.call('HSET', L, 'last', top)
   lasting(ttl + delay)
   bury(from, math.max(ttl, 60000), false)
   return {1, first, count, 0, before, ttl}
@@ -329,12 +338,11 @@ return {1, first, 1, 0, before, ttl}
  */
 export const INSPECT: Statement = {
   name: "inspect",
-  text: /* lua */ `${HEAD}${TOKENS}${ASIDE}
+  text: /* lua */ `${HEAD}${LEASE}${TOKENS}${ASIDE}
 local mode, quiet, holders, waiters, first = '', 0, {}, {}, nil
 if sole and ends > now then
-  local o, s = unpack(redis.call('HMGET', L, 'o', 's'))
   mode = 'e'
-  holders[1] = {sole, o or '', v[4], plus(v[4], tonumber(v[5]) - 1), ends - now, s}
+  holders[1] = {sole, held.who, held.first, plus(held.first, held.count - 1), ends - now, held.since}
 elseif sole then quiet = math.max(0, free - now) end
 local all = redis.call('ZRANGE', C, 0, -1, 'WITHSCORES')
 for i = 1, #all, 2 do
@@ -364,7 +372,7 @@ return {mode, counted and p or 1, quiet, holders, waiters}
  */
 export const IN_USE: Statement = {
   name: "in-use",
-  text: /* lua */ `${HEAD}
+  text: /* lua */ `${HEAD}${LEASE}
 if sole and ends > now then return 1 end
 if redis.call('EXISTS', Q, C) == 0 then return 0 end
 ${ASIDE}

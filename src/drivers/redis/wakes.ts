@@ -4,8 +4,8 @@ import { type Address, CONNECT_TIMEOUT_MS, type Dialer } from "./client.ts";
 import { Connection } from "./connection.ts";
 import { LinkError } from "./errors.ts";
 
-/** How long the first waiter waits for the subscription. */
-const PATIENCE_MS = 250;
+/** The longest that the first waiter waits for the subscription. */
+const PATIENCE_MS = 2000;
 
 /** How wake-ups reach this process. */
 export interface WakeOptions {
@@ -40,9 +40,9 @@ export class Wakes {
   ready: boolean = false;
 
   /** Begins to listen. Resolves when `ready`. */
-  async start(): Promise<void> {
+  async start(patienceMs: number): Promise<void> {
     this.#started ??= new Promise((resolve) => {
-      const timer = this.#options.clock.timer(PATIENCE_MS, () => {
+      const timer = this.#options.clock.timer(Math.min(patienceMs, PATIENCE_MS), () => {
         this.ready = true;
         resolve();
       });
