@@ -64,7 +64,11 @@ async function freePort(): Promise<number> {
   const listener = net.createServer();
   await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
   const { port } = listener.address() as net.AddressInfo;
-  await new Promise<void>((resolve) => listener.close(() => resolve()));
+  await new Promise<void>((resolve) =>
+    listener.close(() => {
+      resolve();
+    }),
+  );
   return port;
 }
 

@@ -50,7 +50,10 @@ describeRedis("Redis under faults", () => {
           expect(deadlines.get(lease.name)).toBeLessThan(sinceMs);
           await lease.release();
         }
-        for (const lease of leases) expect(() => lease.assertHeld()).toThrow(LeaseLostError);
+        for (const lease of leases)
+          expect(() => {
+            lease.assertHeld();
+          }).toThrow(LeaseLostError);
         off();
         proxy.heal();
         proxy.reset();
@@ -63,7 +66,11 @@ describeRedis("Redis under faults", () => {
         createLockManager(redisDriver(library.single(server.port)), { ttl: 1000 }),
       );
       const lease = await manager.acquire("job");
-      const lost = new Promise((resolve) => manager.on("lost", ({ reason }) => resolve(reason)));
+      const lost = new Promise((resolve) =>
+        manager.on("lost", ({ reason }) => {
+          resolve(reason);
+        }),
+      );
       await server.command("FLUSHALL");
       expect(await lost).toBe("expired");
       expect(await server.number("DBSIZE")).toBe(0);

@@ -37,7 +37,7 @@ export class Wakes {
   }
 
   /** Settled once the first try has come to something, or has taken so long that waiters should rather poll. */
-  ready: boolean = false;
+  ready = false;
 
   /** Begins to listen. Resolves when `ready`. */
   async start(patienceMs: number): Promise<void> {
