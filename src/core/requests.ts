@@ -2,6 +2,7 @@ import { show } from "./duration.ts";
 import type { LeaseLostError } from "./errors.ts";
 import { DeadlockError, InvalidArgumentError, type Outcome, StaleTokenError } from "./errors.ts";
 import { MAX_TOKEN } from "./fencing-token.ts";
+import type { Resources } from "./guard.ts";
 import type { FencedLease } from "./lease.ts";
 import { LiveLease } from "./live-lease.ts";
 import type { AcquireOptions, GuardBinding, RequestExtras } from "./lock-manager.ts";
@@ -156,9 +157,21 @@ export async function runBody(
   }
 }
 
+/** A binding whose guard may be of either kind: the body's result is awaited in both. */
+interface AnyBinding extends Omit<GuardBinding<unknown, unknown>, "guard"> {
+  readonly guard: {
+    run(
+      db: unknown,
+      resources: Resources,
+      credential: FencedLease,
+      fn: (tx: unknown) => unknown,
+    ): Promise<unknown>;
+  };
+}
+
 interface Guarded {
   readonly terms: Terms;
-  readonly guard: GuardBinding<unknown, unknown>;
+  readonly guard: AnyBinding;
   readonly body: Body;
   readonly signal: AbortSignal | undefined;
 }
