@@ -25,12 +25,13 @@ export interface Engine {
   readonly returns: Returns;
   readonly keepalive: Keepalive;
   readonly hold: ProcessHold;
+  readonly keeper: { deadlineMs(lease: LiveLease): number };
   /** Waiting tickets by grant id, for wake-ups. */
   readonly wakes: Map<string, { wake(): void }>;
   /** Waiters by the time at which something is due for them. */
   readonly waits: DueQueue<WaitingPlace>;
   newIds(): GrantIds;
-  newLease(tenure: Tenure, previousToken: bigint | null): LiveLease;
+  newLease(tenure: Tenure, previousToken: bigint | null, now: number): LiveLease;
   /** A queue that has nothing left may be forgotten. */
   forget(name: string): void;
 }

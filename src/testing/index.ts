@@ -1,3 +1,9 @@
+export { describeDriverContract } from "./driver-contract/describe-driver-contract.ts";
+export type {
+  ContractRunner,
+  DriverFixture,
+  OpenedDriver,
+} from "./driver-contract/fixture.ts";
 export type { FakeClockStart } from "./fake-clock.ts";
 export { FakeClock } from "./fake-clock.ts";
 export { FakeRandom } from "./fake-random.ts";
