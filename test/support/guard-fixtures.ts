@@ -155,7 +155,7 @@ export function sqliteFixture(
               connection.exec("COMMIT");
             },
             rollback: async () => {
-              if (transactionOpen(connection) === true) connection.exec("ROLLBACK");
+              if (transactionOpen(connection) !== false) connection.exec("ROLLBACK");
             },
           };
         },
@@ -187,7 +187,7 @@ function inTransaction<T>(db: Connection, body: (tx: Connection) => T): T {
     db.exec("COMMIT");
     return result;
   } catch (error) {
-    if (transactionOpen(db) === true) db.exec("ROLLBACK");
+    if (transactionOpen(db) !== false) db.exec("ROLLBACK");
     throw error;
   }
 }
