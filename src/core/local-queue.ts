@@ -23,6 +23,8 @@ const HAND_OFF_MS = 50;
 const SHARED_WINDOW = 64;
 /** Waiters of one process at one name. */
 const MAX_WAITERS = 10_000;
+/** A note about who holds a name may come so much early, with others. */
+const NOTE_SLACK_MS = 1000;
 /** How long a caller whose wait is over waits for its entry to be taken back. */
 const LEAVE_MS = 250;
 
@@ -58,34 +60,30 @@ export class NameQueue implements TicketOwner, WaiterOwner {
     return this.#head?.holder ?? null;
   }
 
-  /** Waits for a lease on these terms. */
-  async enter(terms: Terms, signal: AbortSignal | undefined): Promise<LiveLease> {
-    return await new Promise<LiveLease>((resolve, reject) => {
-      const waiter = new Waiter(this, terms, this.#engine.clock.mono(), signal, {
-        resolve,
-        reject,
-      });
-      if (this.#count >= MAX_WAITERS) {
-        const facts = { operation: "acquire", outcome: "not-applied" } as const;
-        reject(
-          new BackendUnavailableError(
-            `${MAX_WAITERS} callers of this process wait for "${this.name}" already`,
-            facts,
-          ),
-        );
-        return;
-      }
-      this.#engine.hold.begin();
-      this.#append(waiter);
-      if (signal !== undefined) {
-        waiter.onAbort = () => {
-          void this.#leave(waiter, signal.reason);
-        };
-        signal.addEventListener("abort", waiter.onAbort, { once: true });
-      }
-      if (terms.waitMs !== Infinity || this.#head !== waiter) this.#watch(waiter);
-      this.#pump();
-    });
+  /** Waits for a lease on these terms; exactly one of the two functions is called. */
+  enter(
+    terms: Terms,
+    signal: AbortSignal | undefined,
+    resolve: (lease: LiveLease) => void,
+    reject: (error: unknown) => void,
+  ): void {
+    if (this.#count >= MAX_WAITERS) {
+      const facts = { operation: "acquire", outcome: "not-applied" } as const;
+      const sentence = `${MAX_WAITERS} callers of this process wait for "${this.name}" already`;
+      reject(new BackendUnavailableError(sentence, facts));
+      return;
+    }
+    const waiter = new Waiter(this, terms, this.#engine.clock.mono(), signal, resolve, reject);
+    this.#engine.hold.begin();
+    this.#append(waiter);
+    if (signal !== undefined) {
+      waiter.onAbort = () => {
+        void this.#leave(waiter, signal.reason);
+      };
+      signal.addEventListener("abort", waiter.onAbort, { once: true });
+    }
+    if (terms.waitMs !== Infinity || this.#head !== waiter) this.#watch(waiter);
+    this.#pump();
   }
 
   /** Ends every wait, as the manager closes. */
@@ -100,15 +98,15 @@ export class NameQueue implements TicketOwner, WaiterOwner {
   handOn(lease: LiveLease): boolean {
     const { tenure } = lease;
     const next = this.#head;
-    if (next === undefined || tenure !== this.#tenure || !this.#mayHandOn(tenure, next))
-      return false;
+    if (next === undefined || tenure !== this.#tenure) return false;
     const now = this.#engine.holderClock.now();
+    if (!this.#mayHandOn(tenure, next, now)) return false;
     if (tenure.handOffs === 0) tenure.handedOffAt = now;
     tenure.handOffs += 1;
     const previous = tenure.token;
     if (tenure.token !== null) tenure.token += 1n;
     this.#passOn(next);
-    this.#serve(next, tenure, previous);
+    this.#serve(next, tenure, previous, now);
     return true;
   }
 
@@ -145,9 +143,9 @@ export class NameQueue implements TicketOwner, WaiterOwner {
     const { ids, late, terms } = ticket;
     const { marginRatio } = this.#engine.settings;
     const tenure = new Tenure(this, terms, { ids, granted, sentAt, late, marginRatio });
-    if (waiter === undefined || this.#engine.holderClock.now() >= tenure.deadline)
-      return "too-late";
-    this.#serve(waiter, tenure, granted.previousToken);
+    const now = this.#engine.holderClock.now();
+    if (waiter === undefined || now >= tenure.deadline) return "too-late";
+    this.#serve(waiter, tenure, granted.previousToken, now);
     this.#pump();
     return "taken";
   }
@@ -172,7 +170,7 @@ export class NameQueue implements TicketOwner, WaiterOwner {
   }
 
   noteHolder(waiter: Waiter, now: number): void {
-    if (now >= waiter.noteAt) {
+    if (now >= waiter.noteAt - NOTE_SLACK_MS) {
       waiter.noteAt += NOTE_MS;
       this.#engine.events.emit("waiting", {
         ...this.#stamp(),
@@ -189,14 +187,13 @@ export class NameQueue implements TicketOwner, WaiterOwner {
     return this.#engine.settings.handOff && this.#engine.declared.mints === "at-grant";
   }
 
-  #mayHandOn(tenure: Tenure, next: Waiter): boolean {
+  #mayHandOn(tenure: Tenure, next: Waiter, now: number): boolean {
     if (!this.#handsOff || tenure.over || tenure.keepUntil > 0) return false;
     if (next.terms.mode !== "exclusive" || !sameTerms(next.terms, tenure.terms)) return false;
     if (
       tenure.token === null ? tenure.lastToken !== null : tenure.token >= (tenure.lastToken ?? 0n)
     )
       return false;
-    const now = this.#engine.holderClock.now();
     if (
       tenure.handOffs >= HAND_OFFS ||
       (tenure.handOffs > 0 && now - tenure.handedOffAt >= HAND_OFF_MS)
@@ -242,16 +239,21 @@ export class NameQueue implements TicketOwner, WaiterOwner {
     );
   }
 
-  #serve(waiter: Waiter, tenure: Tenure, previousToken: bigint | null): void {
+  #serve(waiter: Waiter, tenure: Tenure, previousToken: bigint | null, now: number): void {
     this.#detach(waiter);
     this.#engine.hold.end();
-    waiter.resolve(this.begin(tenure, previousToken, waiter.startedAt));
+    waiter.resolve(this.begin(tenure, previousToken, waiter.startedAt, now));
   }
 
   /** The lease of a tenure that was just granted, or handed on. `startedAt`: when it was asked for, by `clock.mono()`. */
-  begin(tenure: Tenure, previousToken: bigint | null, startedAt: number): LiveLease {
+  begin(
+    tenure: Tenure,
+    previousToken: bigint | null,
+    startedAt: number,
+    now: number = this.#engine.holderClock.now(),
+  ): LiveLease {
     if (tenure.terms.mode === "exclusive") this.#tenure = tenure;
-    const lease = this.#engine.newLease(tenure, previousToken);
+    const lease = this.#engine.newLease(tenure, previousToken, now);
     this.#engine.keepalive.schedule(tenure);
     const { events, clock } = this.#engine;
     if (events.wants("acquired"))
@@ -275,7 +277,9 @@ export class NameQueue implements TicketOwner, WaiterOwner {
     this.#detach(waiter);
     const ticket = this.#passOn(waiter, closing);
     try {
-      if (ticket !== undefined) await this.#within(LEAVE_MS, ticket.abandon());
+      // While the backend is out of reach nothing is gained by waiting for it.
+      const reachable = ticket?.failure === undefined;
+      if (ticket !== undefined) await this.#within(reachable ? LEAVE_MS : 0, ticket.abandon());
     } finally {
       this.#tellRefused(waiter, reason);
       waiter.reject(reason);
@@ -338,7 +342,7 @@ export class NameQueue implements TicketOwner, WaiterOwner {
   #watch(waiter: Waiter): void {
     if (waiter.settled) return;
     if (waiter.untilMs <= waiter.noteAt) this.#engine.waits.set(waiter, waiter.untilMs);
-    else this.#engine.waits.set(waiter, waiter.noteAt, NOTE_MS / 30);
+    else this.#engine.waits.set(waiter, waiter.noteAt, NOTE_SLACK_MS);
   }
 
   /** The ticket that asks for this waiter, or for one before it. */
