@@ -189,6 +189,7 @@ export class NameQueue implements TicketOwner, WaiterOwner {
 
   #mayHandOn(tenure: Tenure, next: Waiter, now: number): boolean {
     if (!this.#handsOff || tenure.over || tenure.keepUntil > 0) return false;
+    if (tenure.ttlMs !== tenure.grantedTtlMs) return false;
     if (next.terms.mode !== "exclusive" || !sameTerms(next.terms, tenure.terms)) return false;
     if (
       tenure.token === null ? tenure.lastToken !== null : tenure.token >= (tenure.lastToken ?? 0n)
