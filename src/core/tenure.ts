@@ -49,6 +49,8 @@ export class Tenure implements Due {
   handedOffAt = 0;
   /** An ask of this grant id may still be on its way: its release leaves a tombstone. */
   readonly late: boolean;
+  /** A release whose outcome stayed unknown may have freed the record. */
+  maybeFreed = false;
   /** Renewal stopped for good: released, exported, lost, or past its longest hold. */
   over = false;
   readonly #marginRatio: number;
