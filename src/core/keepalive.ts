@@ -78,6 +78,7 @@ export class Keepalive {
     const now = this.#clock.now();
     for (const tenure of tenures) {
       if (tenure.over) continue;
+      tenure.failures = Math.max(1, tenure.failures);
       tenure.lease?.apply({ kind: "doubt", answered: true }, cause);
       tenure.renewAt = now;
       this.schedule(tenure);

@@ -31,6 +31,7 @@ const LEAVE_MS = 250;
 /** The waiters of one process at one name, first in, first out, and the lease that it holds there. */
 export class NameQueue implements TicketOwner, WaiterOwner {
   readonly name: string;
+  answeredAt = -Infinity;
   readonly #engine: Engine;
   #head: Waiter | undefined;
   #tail: Waiter | undefined;
@@ -189,6 +190,7 @@ export class NameQueue implements TicketOwner, WaiterOwner {
 
   #mayHandOn(tenure: Tenure, next: Waiter, now: number): boolean {
     if (!this.#handsOff || tenure.over || tenure.keepUntil > 0) return false;
+    if (tenure.ttlMs !== tenure.grantedTtlMs) return false;
     if (next.terms.mode !== "exclusive" || !sameTerms(next.terms, tenure.terms)) return false;
     if (
       tenure.token === null ? tenure.lastToken !== null : tenure.token >= (tenure.lastToken ?? 0n)

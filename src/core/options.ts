@@ -346,6 +346,8 @@ export function sameTerms(a: Terms, b: Terms): boolean {
       a.permits === b.permits &&
       a.ttlMs === b.ttlMs &&
       a.lockDelayMs === b.lockDelayMs &&
+      a.keepalive === b.keepalive &&
+      a.maxHoldMs === b.maxHoldMs &&
       a.above === undefined &&
       b.above === undefined &&
       a.holderText === b.holderText)

@@ -12,7 +12,12 @@ export type ReturnOutcome =
   | { readonly kind: "released" }
   | { readonly kind: "gone"; readonly reason: GoneReason }
   /** Not known yet; it is tried again in the background until the backend forgets it by itself. */
-  | { readonly kind: "unknown"; readonly error: unknown };
+  | {
+      readonly kind: "unknown";
+      readonly error: unknown;
+      /** A try that was sent while the record was surely ours may have freed it. */
+      readonly maybeFreed: boolean;
+    };
 
 /** How one grant or entry is given back. */
 export interface ReturnOrder {
@@ -24,6 +29,8 @@ export interface ReturnOrder {
   readonly budgetMs: number;
   /** `clock.mono()` until when the record was surely ours: a record that a retry finds gone was freed by the first try. */
   readonly oursUntilMs: number;
+  /** An earlier order for the same record ended unknown, and `maybeFreed`. */
+  readonly maybeFreed?: boolean;
 }
 
 /**
@@ -76,7 +83,7 @@ export class Returns {
   }
 
   async #give(order: ReturnOrder): Promise<ReturnOutcome> {
-    const progress = { late: order.late, maybeFreed: false, tries: 0 };
+    const progress = { late: order.late, maybeFreed: order.maybeFreed === true, tries: 0 };
     for (const startedAt = this.#clock.mono(); ; ) {
       const outcome = await this.#try(order, progress);
       if (outcome.kind !== "unknown" || this.#stopped) return outcome;
@@ -114,7 +121,7 @@ export class Returns {
       progress.late = true;
       if (sentAt < order.oursUntilMs) progress.maybeFreed = true;
     }
-    return { kind: "unknown", error: release.error };
+    return { kind: "unknown", error: release.error, maybeFreed: progress.maybeFreed };
   }
 
   async #goOn(

@@ -24,6 +24,8 @@ export class Tenure implements Due {
   readonly takenOver: boolean;
   readonly previousToken: bigint | null;
   readonly lastToken: bigint | null;
+  /** What the grant was made for: another `ttlMs` is one holder's own, and is not handed on. */
+  readonly grantedTtlMs: number;
   /** The token of the live lease. */
   token: bigint | null;
   /** The lease that is live now. */
@@ -38,7 +40,7 @@ export class Tenure implements Due {
   keepUntil = 0;
   /** The renewal under way. */
   renewing: Promise<void> | undefined;
-  /** Renewals that failed in a row. */
+  /** Renewals that failed in a row; at least 1 while the lease is in doubt. */
   failures = 0;
   /** With `keepalive: "progress"`: something was reported since the last renewal. */
   progressed = true;
@@ -47,6 +49,8 @@ export class Tenure implements Due {
   handedOffAt = 0;
   /** An ask of this grant id may still be on its way: its release leaves a tombstone. */
   readonly late: boolean;
+  /** A release whose outcome stayed unknown may have freed the record. */
+  maybeFreed = false;
   /** Renewal stopped for good: released, exported, lost, or past its longest hold. */
   over = false;
   readonly #marginRatio: number;
@@ -75,6 +79,7 @@ export class Tenure implements Due {
     this.#marginRatio = grant.marginRatio;
     // The server may round a ttl up, ours is the asked one; only a store's maximum makes it shorter.
     this.ttlMs = Math.min(terms.ttlMs, granted.ttlMs);
+    this.grantedTtlMs = this.ttlMs;
     this.deadline = sentAt + this.ttlMs - marginMs(this.ttlMs, grant.marginRatio);
     this.renewAt = sentAt + this.ttlMs / 3;
   }
@@ -117,7 +122,8 @@ export class Tenure implements Due {
   /** The request of `sentAt` was applied. */
   renewed(sentAt: number, ttlMs: number): void {
     this.deadline = sentAt + ttlMs - marginMs(ttlMs, this.#marginRatio);
-    this.renewAt = sentAt + this.ttlMs / 3;
+    // A store's maximum may be below what was asked for.
+    this.renewAt = sentAt + Math.min(this.ttlMs, ttlMs) / 3;
     this.failures = 0;
   }
 }

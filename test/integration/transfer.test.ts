@@ -12,6 +12,7 @@ import {
   LeaseReleasedError,
   type LockManager,
   type ManagerOptions,
+  UnsupportedError,
 } from "../../src/index.ts";
 import { intercepted } from "../fixtures/intercepted.ts";
 import { rejection } from "../fixtures/world.ts";
@@ -99,5 +100,17 @@ describe("a lease that is handed to another process (B11)", () => {
     expect(await rejection(manager({ namespace: "other" }).resume(exported))).toBeInstanceOf(
       GuardScopeError,
     );
+  });
+});
+
+describe("a lease that others share", () => {
+  it("cannot be handed over: whoever resumed it would believe to hold it alone", async () => {
+    const [from, other] = [manager(), manager()];
+    const shared = await from.acquire("shared", { mode: "shared" });
+    await other.acquire("shared", { mode: "shared" });
+    expect(await rejection(shared.export())).toBeInstanceOf(UnsupportedError);
+    expect(shared.state).toBe("held");
+    const permit = await from.semaphore("permits", { permits: 2 }).acquire();
+    expect(await rejection(permit.export())).toBeInstanceOf(UnsupportedError);
   });
 });

@@ -144,10 +144,10 @@ export class LockStep {
     return granted(ask, first === null ? null : { first, count }, abandoned, previous);
   }
 
-  /** Gives the grant of `from` to the ask, with larger tokens; `undefined` when `from` does not stand. */
+  /** Gives the grant of `from` to the ask, with larger tokens; `undefined` when `from` does not stand in that mode. */
   exchange(from: string, ask: Ask): Granted | undefined {
-    if (this.isSole(from)) this.#vacate(0);
-    else if (this.share(from) !== undefined) this.#dropShare(from);
+    if (ask.mode === "exclusive" && this.isSole(from)) this.#vacate(0);
+    else if (this.share(from)?.mode === ask.mode) this.#dropShare(from);
     else return undefined;
     return this.grant(ask, undefined);
   }
