@@ -10,7 +10,7 @@ import type { GrantIds } from "./tenure.ts";
 import type { Waiter } from "./waiter.ts";
 
 /** How long an acquire that was never answered goes on asking. */
-export const OUTAGE_MS = 5000;
+const OUTAGE_MS = 5000;
 
 /** What a ticket tells its queue. */
 export interface TicketOwner {

@@ -12,11 +12,13 @@ import {
 import type { Credential } from "../../src/core/guard.ts";
 import type { FencedLease } from "../../src/core/lease.ts";
 import type { GuardBinding } from "../../src/core/lock-manager.ts";
+import { memoryDriver } from "../../src/drivers/memory/index.ts";
 import {
   type SqliteConnection,
   sqliteGuard,
   sqliteGuardSchema,
 } from "../../src/guards/sqlite/index.ts";
+import { createLockManager } from "../../src/index.ts";
 import { systemClock } from "../../src/runtime/system-clock.ts";
 import { temporaryFolder } from "../support/guard-fixtures.ts";
 
@@ -264,6 +266,9 @@ it("speaks to node:sqlite's shape as to the others", async () => {
 });
 
 it("is what `request` takes as its guard", async () => {
-  const binding: GuardBinding<Database.Database, Database.Database> = { guard: sqliteGuard(), db };
-  expect(await binding.guard.run(db, "r", holder(1n), () => 42)).toBe(42);
+  const guard: GuardBinding<Database.Database, Database.Database> = { guard: sqliteGuard(), db };
+  const locks = createLockManager(memoryDriver());
+  const seen = await locks.request("r", { guard }, (lease, tx) => [lease.name, tx === db]);
+  expect(seen).toEqual(["r", true]);
+  await locks.close();
 });

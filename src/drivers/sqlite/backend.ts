@@ -140,7 +140,7 @@ export class SqliteBackend implements Backend {
     return this.#step((_store, opened) =>
       findings(opened, this.#settings, {
         client: this.#client,
-        deaf: this.#bells?.canListen() === false,
+        deaf: this.#bells?.deaf ?? false,
       }),
     );
   }
@@ -218,8 +218,8 @@ export class SqliteBackend implements Backend {
   }
 
   #ring(host: string): void {
-    this.#bells?.ring(host);
-    if (host === this.#host && (this.#bells?.deaf ?? true)) this.#wake();
+    if (this.#bells !== null) this.#bells.ring(host);
+    else if (host === this.#host) this.#wake();
   }
 
   #restIfIdle(): void {

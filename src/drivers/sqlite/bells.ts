@@ -1,6 +1,6 @@
 /**
  * Doorbells: one file per process in a folder beside the database. Whoever makes an offer touches the file of the
- * process whose turn has come, which watches it while it has entries in a queue. Nothing depends on them: where a watch
+ * process whose turn has come, which watches it while it has entries in a queue; within one process it is a call. Nothing depends on them: where a watch
  * cannot be had, or a ring is lost, the waiter's next poll finds the offer.
  */
 import {
@@ -19,8 +19,8 @@ import { join } from "node:path";
 /** A bell that nobody touched for so long, of a process that has no entry in any queue, is a dead one's. */
 const STALE_MS = 60_000;
 
-/** How many backends of this process use a bell file: the last one removes it. */
-const users = new Map<string, number>();
+/** The backends of this process by bell file: they wake each other without it, and the last one removes it. */
+const here = new Map<string, Set<Bells>>();
 
 /** This process's doorbell, and the way to everybody else's. */
 export class Bells {
@@ -29,7 +29,6 @@ export class Bells {
   readonly #onRing: () => void;
   readonly #wall: () => number;
   #watcher: FSWatcher | undefined;
-  #made = false;
   /** Whether the last try to watch failed, so that polls have to serve. */
   deaf = false;
 
@@ -44,6 +43,8 @@ export class Bells {
     this.#own = this.#path(parts.host);
     this.#wall = parts.wall;
     this.#onRing = parts.onRing;
+    const beside = here.get(this.#own) ?? new Set();
+    here.set(this.#own, beside.add(this));
   }
 
   /** Starts to watch this process's bell. Never throws. */
@@ -61,19 +62,10 @@ export class Bells {
       });
       this.#watcher = watcher;
       this.deaf = false;
-    } catch (error) {
+    } catch {
       // Out of watches, or no right to make the file.
-      this.deaf = error !== undefined;
+      this.deaf = true;
     }
-  }
-
-  /** Whether a watch can be had: tries it when nobody listens. */
-  canListen(): boolean {
-    if (this.#watcher === undefined) {
-      this.listen();
-      this.rest();
-    }
-    return !this.deaf;
   }
 
   /** Stops to watch: nobody here waits. */
@@ -84,6 +76,11 @@ export class Bells {
 
   /** Rings a process's bell. One that has none, or is gone, is not an error. */
   ring(host: string): void {
+    const local = here.get(this.#path(host));
+    if (local !== undefined) {
+      for (const bells of [...local]) bells.#onRing();
+      return;
+    }
     const seconds = this.#wall() / 1000;
     try {
       utimesSync(this.#path(host), seconds, seconds);
@@ -111,14 +108,10 @@ export class Bells {
 
   close(): void {
     this.rest();
-    if (!this.#made) return;
-    this.#made = false;
-    const left = (users.get(this.#own) ?? 1) - 1;
-    if (left > 0) users.set(this.#own, left);
-    else {
-      users.delete(this.#own);
-      rmSync(this.#own, { force: true });
-    }
+    const beside = here.get(this.#own);
+    if (beside?.delete(this) !== true || beside.size > 0) return;
+    here.delete(this.#own);
+    rmSync(this.#own, { force: true });
   }
 
   /** Makes the bell, or touches it, so that no sweep takes it for a dead one's before our entry is in the queue. */
@@ -127,9 +120,6 @@ export class Bells {
     closeSync(openSync(this.#own, "a", 0o600));
     const seconds = this.#wall() / 1000;
     utimesSync(this.#own, seconds, seconds);
-    if (this.#made) return;
-    this.#made = true;
-    users.set(this.#own, (users.get(this.#own) ?? 0) + 1);
   }
 
   #rung(event: string): void {

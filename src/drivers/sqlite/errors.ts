@@ -80,6 +80,7 @@ const FILE_MEANINGS: ReadonlyMap<string, Meaning> = new Map<string, Meaning>([
   ],
   ["EROFS", ["config", "not-applied", "its file system is mounted read-only"]],
   ["ENOENT", ["config", "not-applied", "it does not exist"]],
+  ["EEXIST", ["config", "not-applied", "a part of its path is not a folder"]],
   ["ENOTDIR", ["config", "not-applied", "a part of its path is not a folder"]],
   ["EISDIR", ["config", "not-applied", "it is a folder; name a file in it"]],
   ["ENAMETOOLONG", ["config", "not-applied", "its path is too long"]],

@@ -6,12 +6,12 @@ import type { Step } from "./step.ts";
 import type { LockRow, ShareRow, ShareSums, WaiterRow } from "./tables.ts";
 
 /** The longest that a free lock is kept for one waiter. */
-export const OFFER_MS = 3000;
+const OFFER_MS = 3000;
 /** Ranks are counted no further: the poll of whoever stands behind is later than its refresh in any case. */
 const MAX_RANK = 100;
 const NO_SHARES: ShareSums = { shared: 0, permits: 0, soonest: null, latest: null, expires: null };
 /** Above every place in a queue. */
-export const END_OF_QUEUE = 2 ** 52;
+export const END_OF_QUEUE: number = 2 ** 52;
 
 /** A lock's row as this step changes it. */
 interface Lock {

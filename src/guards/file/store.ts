@@ -86,7 +86,7 @@ class Store implements FileStore {
   }
 }
 
-const OUTDATED = Symbol("outdated");
+const OUTDATED: unique symbol = Symbol("outdated");
 
 /** Thrown inside a body whose generation is no longer readable: it starts again. */
 class Outdated extends Error {}

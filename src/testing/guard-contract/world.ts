@@ -97,14 +97,14 @@ export class World {
   }
 
   /** A guarded write of a long job: verify and write in one transaction. */
-  async write(holder: Credential, value: string, key = RESOURCE): Promise<void> {
+  async write(holder: Credential, value: string, key: string = RESOURCE): Promise<void> {
     await this.transaction((tx): unknown =>
       after(this.guard.verify(tx, key, holder), (): unknown => this.writeIn(tx, key, value)),
     );
   }
 
   /** The stored value. */
-  async value(key = RESOURCE, db: unknown = this.db): Promise<string | null> {
+  async value(key: string = RESOURCE, db: unknown = this.db): Promise<string | null> {
     let found: string | null = null;
     await this.transaction(
       (tx): unknown =>
@@ -120,7 +120,7 @@ export class World {
     await this.#opened.transaction(db, body);
   }
 
-  readIn(tx: unknown, key = RESOURCE): string | null | Promise<string | null> {
+  readIn(tx: unknown, key: string = RESOURCE): string | null | Promise<string | null> {
     return this.#opened.read(tx, key);
   }
 
