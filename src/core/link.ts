@@ -18,12 +18,12 @@ const OPEN_MS = 10_000;
 class CallIo implements Io, Due {
   dueAt = -1;
   readonly timeoutMs: number;
-  /** Called when the time is up. */
-  readonly expire: (io: CallIo) => void;
+  /** Called when nobody waits for an answer any more. */
+  readonly expire: (io: CallIo, why: string) => void;
   #controller: AbortController | undefined;
   #over = false;
 
-  constructor(timeoutMs: number, expire: (io: CallIo) => void) {
+  constructor(timeoutMs: number, expire: (io: CallIo, why: string) => void) {
     this.timeoutMs = timeoutMs;
     this.expire = expire;
   }
@@ -95,6 +95,7 @@ export class Link {
   /** What is under way, by the time at which it is given up. Who waits for it keeps the process alive, not this. */
   readonly #calls: DueQueue<CallIo>;
   #opening: Promise<Backend> | undefined;
+  #closed = false;
   #backend: Backend | undefined;
 
   constructor(
@@ -111,7 +112,7 @@ export class Link {
       context.clock,
       () => context.clock.mono(),
       (due) => {
-        for (const io of due) io.expire(io);
+        for (const io of due) io.expire(io, `no answer within ${Math.round(io.timeoutMs)} ms`);
       },
     );
   }
@@ -122,11 +123,11 @@ export class Link {
    */
   async call<T>(timeoutMs: number, run: (backend: Backend, io: Io) => Promise<T>): Promise<T> {
     return await new Promise<T>((resolve, reject) => {
-      const io = new CallIo(timeoutMs, (over) => {
+      const io = new CallIo(timeoutMs, (over, why) => {
         over.end();
         // A backend that was never opened was never asked either.
         const outcome = this.#backend === undefined ? "not-applied" : "unknown";
-        reject(new DriverError("timeout", outcome, `no answer within ${Math.round(timeoutMs)} ms`));
+        reject(new DriverError("timeout", outcome, why));
       });
       this.#calls.set(io, this.#clock.mono() + timeoutMs);
       const backend = this.#backend;
@@ -147,8 +148,11 @@ export class Link {
     });
   }
 
-  /** Closes what was opened. */
+  /** Closes what was opened, and gives up what is under way. Whatever is asked later is refused. */
   async close(): Promise<void> {
+    this.#closed = true;
+    for (const io of [...this.#calls.items()]) io.expire(io, "the manager was closed");
+    this.#calls.clear();
     const backend = this.#backend ?? (await this.#opening?.catch(() => undefined));
     this.#backend = undefined;
     this.#opening = undefined;
@@ -157,6 +161,7 @@ export class Link {
 
   async #open(): Promise<Backend> {
     // A failed opening is forgotten, so that the next use tries again.
+    if (this.#closed) throw new DriverError("unavailable", "not-applied", "the manager was closed");
     this.#opening ??= this.#bounded(OPEN_MS, async (io) => this.#connect(io)).then(
       (backend) => (this.#backend = backend),
       (error: unknown) => {
@@ -169,11 +174,9 @@ export class Link {
 
   async #bounded<T>(timeoutMs: number, run: (io: Io) => Promise<T>): Promise<T> {
     return await new Promise<T>((resolve, reject) => {
-      const io = new CallIo(timeoutMs, (over) => {
+      const io = new CallIo(timeoutMs, (over, why) => {
         over.end();
-        reject(
-          new DriverError("timeout", "not-applied", `not open within ${Math.round(timeoutMs)} ms`),
-        );
+        reject(new DriverError("timeout", "not-applied", `opening it: ${why}`));
       });
       this.#calls.set(io, this.#clock.mono() + timeoutMs);
       run(io)
@@ -194,6 +197,10 @@ export class Link {
     const missing = unmet(this.#driver, this.#required);
     if (missing.length > 0) throw refuse(missing);
     const backend = await this.#driver.open(this.#context);
+    if (this.#closed) {
+      await backend.close();
+      throw new DriverError("unavailable", "not-applied", "the manager was closed");
+    }
     if (this.#trustSettings) return backend;
     const findings = await backend.probe(io);
     const refused = findings.filter((finding) => finding.verdict === "refuse");

@@ -221,6 +221,9 @@ export class ManagerEngine implements Engine {
       await Promise.all(this.keepalive.tenures().map(async (tenure) => tenure.lease?.release()));
       await this.returns.settle(this.settings.defaults.requestTimeoutMs);
     } finally {
+      this.returns.close();
+      this.keepalive.close();
+      this.waits.clear();
       await this.link.close();
       await this.events.close();
       this.hold.end();

@@ -14,6 +14,15 @@ export type ReturnOutcome =
   /** Not known yet; it is tried again in the background until the backend forgets it by itself. */
   | { readonly kind: "unknown"; readonly error: unknown };
 
+/** What the tries to give something back have come to so far. */
+export interface ReturnProgress {
+  /** A request of this grant id may still be on its way. */
+  late: boolean;
+  /** A try of unknown outcome was sent while the record was surely ours. */
+  maybeFreed: boolean;
+  tries: number;
+}
+
 /** How one grant or entry is given back. */
 export interface ReturnOrder {
   readonly ref: GrantRef;
@@ -24,6 +33,8 @@ export interface ReturnOrder {
   readonly budgetMs: number;
   /** `clock.mono()` until when the record was surely ours: a record that a retry finds gone was freed by the first try. */
   readonly oursUntilMs: number;
+  /** What earlier orders for the same record came to. */
+  readonly progress?: ReturnProgress;
 }
 
 /**
@@ -35,6 +46,8 @@ export class Returns {
   readonly #clock: Clock;
   readonly #random: Random;
   readonly #open = new Set<Promise<void>>();
+  readonly #pauses = new Set<() => void>();
+  #closed = false;
 
   constructor(link: Link, clock: Clock, random: Random) {
     this.#link = link;
@@ -44,7 +57,7 @@ export class Returns {
 
   /** Never rejects. */
   async give(order: ReturnOrder): Promise<ReturnOutcome> {
-    const progress = { late: order.late, maybeFreed: false, tries: 0 };
+    const progress = order.progress ?? { late: order.late, maybeFreed: false, tries: 0 };
     for (const startedAt = this.#clock.mono(); ; ) {
       const outcome = await this.#try(order, progress);
       if (outcome.kind !== "unknown") return outcome;
@@ -63,10 +76,13 @@ export class Returns {
     await Promise.race([Promise.all(this.#open), this.#pause(ms, true)]);
   }
 
-  async #try(
-    order: ReturnOrder,
-    progress: { late: boolean; maybeFreed: boolean; tries: number },
-  ): Promise<ReturnOutcome> {
+  /** Gives up what is still open: the backend forgets it by itself. */
+  close(): void {
+    this.#closed = true;
+    for (const end of [...this.#pauses]) end();
+  }
+
+  async #try(order: ReturnOrder, progress: ReturnProgress): Promise<ReturnOutcome> {
     progress.tries += 1;
     const sentAt = this.#clock.mono();
     const ref: GrantRef = progress.late
@@ -91,12 +107,13 @@ export class Returns {
     return { kind: "unknown", error: release.error };
   }
 
-  #goOn(order: ReturnOrder, progress: { late: boolean; maybeFreed: boolean; tries: number }): void {
+  #goOn(order: ReturnOrder, progress: ReturnProgress): void {
     // After its ttl the backend forgets the record or the entry without us.
     const until = this.#clock.mono() + order.ref.ttlMs + order.ref.lockDelayMs;
     const work = async (): Promise<void> => {
       while (this.#clock.mono() < until) {
         await this.#pause(backoffMs(this.#random, progress.tries, 50, 2000), false);
+        if (this.#isClosed()) return;
         if ((await this.#try(order, progress)).kind !== "unknown") return;
       }
     };
@@ -105,8 +122,20 @@ export class Returns {
   }
 
   async #pause(ms: number, ref: boolean): Promise<void> {
+    if (this.#closed) return;
     await new Promise<void>((resolve) => {
-      this.#clock.timer(ms, resolve, ref);
+      const done = (): void => {
+        this.#pauses.delete(done);
+        timer.cancel();
+        resolve();
+      };
+      const timer = this.#clock.timer(ms, done, ref);
+      this.#pauses.add(done);
     });
+  }
+
+  /** Asked anew after each pause: it changes behind an await. */
+  #isClosed(): boolean {
+    return this.#closed;
   }
 }

@@ -37,13 +37,9 @@ export class Beliefs {
     locks.on("lost", ({ grantId }) => {
       this.end(grantId);
     });
-    // An operator ends a lease before its holder can know: no belief is promised beyond that.
-    locks.on("revoked", ({ grantId }) => {
-      this.end(grantId);
-    });
   }
 
-  /** A grant ends here without its holder's word, as when a session is killed. */
+  /** A grant ends here without its holder's word, as when an operator revokes it. */
   end(grantId: string): void {
     for (const belief of this.#of(grantId)) belief.over = true;
   }

@@ -25,9 +25,9 @@ async function closeIn(world: FaultWorld, state: LinkState): Promise<void> {
   one.link.become(state);
   // Into the middle of a renewal.
   await world.wait(world.ttlMs * 0.4);
-  const error = world.rejection(waiting.lease, world.ttlMs, "the wait");
   await world.settle(one.locks.close(), world.ttlMs + world.lagMs, "the close");
-  assert.ok((await error) instanceof ManagerClosedError);
+  const error = await world.rejection(waiting.lease, 0, "the wait");
+  assert.ok(error instanceof ManagerClosedError, String(error));
   await isOver(world, one);
   one.link.become("clear");
   await world.acquire(two, name);
@@ -46,9 +46,9 @@ export const closing: FaultModule = {
         await world.acquire(one, name);
         const other = await world.acquire(two, world.name());
         const waiting = await world.waiting(one, other.name);
-        const error = world.rejection(waiting.lease, world.ttlMs, "the wait");
         await world.settle(one.locks.close(), world.ttlMs + world.lagMs, "the close");
-        assert.ok((await error) instanceof ManagerClosedError);
+        const error = await world.rejection(waiting.lease, 0, "the wait");
+        assert.ok(error instanceof ManagerClosedError, String(error));
         assert.deepEqual((await world.record(name)).held, []);
         assert.deepEqual((await world.record(other.name)).pending, []);
         await isOver(world, one);

@@ -32,10 +32,10 @@ export const reAsk: FaultModule = {
   excuse: noTtl,
   promises: [
     {
-      // The second ask comes 5 s after the first with a ttl of 10 s.
       promise: "a holder that had to ask twice believes no longer than the store",
       async run(world: FaultWorld): Promise<void> {
-        const one = await world.process({ requestTimeout: world.ttlMs / 2 });
+        // Well below the 5 s after which an acquire that was never answered gives up.
+        const one = await world.process({ requestTimeout: world.ttlMs * 0.4 });
         one.link.catch("attempt", "silence");
         const lease = await world.acquire(one, world.name());
         assert.ok(lease.remainingMs() > 0);
@@ -44,14 +44,21 @@ export const reAsk: FaultModule = {
       },
     },
     {
-      promise: "a holder that had to ask twice, and does not renew, believes no longer either",
+      promise: "a waiter that asked again half a ttl after the grant believes no longer either",
       async run(world: FaultWorld): Promise<void> {
-        const one = await world.process({
+        const name = world.name();
+        const holder = await world.process();
+        const waiter = await world.process({
+          // 5 s with a ttl of 10 s.
           requestTimeout: world.ttlMs / 2,
           keepalive: "off",
         });
-        one.link.catch("attempt", "silence");
-        const lease = await world.acquire(one, world.name());
+        const held = await world.acquire(holder, name);
+        const waiting = await world.waiting(waiter, name);
+        const granting = waiter.link.catch("attempt", "silence");
+        await held.release();
+        const lease = await world.settle(waiting.lease, world.turnMs() + world.ttlMs, "it gets in");
+        assert.ok(granting.isMade);
         await watch(world, lease, world.ttlMs * 1.1);
         assert.equal(lease.state, "lost");
       },
@@ -72,9 +79,9 @@ export const reAsk: FaultModule = {
         const one = await world.process({ ttl: world.ttlMs * 2, requestTimeout: world.ttlMs / 4 });
         const lease = await world.acquire(one, world.name());
         const lost = one.link.catch("renew", "silence");
-        const renewing = world.rejection(lease.renew(world.ttlMs), world.ttlMs, "the renewal");
+        const renewing = lease.renew(world.ttlMs).catch((error: unknown) => error);
         await watch(world, lease, world.ttlMs / 5);
-        await renewing;
+        assert.ok((await world.settle(renewing, world.ttlMs, "the renewal")) instanceof Error);
         assert.ok(lost.isMade);
         await watch(world, lease, world.ttlMs);
         assert.equal(lease.state, "held");
@@ -99,7 +106,7 @@ export const reAsk: FaultModule = {
         const lease = await world.acquire(one, world.name());
         await lease.renew(world.ttlMs * 6);
         const late = one.link.catch("renew", "held-request");
-        await world.rejection(lease.renew(world.ttlMs), world.ttlMs, "the renewal");
+        await world.rejection(lease.renew(world.ttlMs), world.ttlMs, "the shorter renewal");
         await lease.renew(world.ttlMs * 6);
         await late.deliver();
         await watch(world, lease, world.ttlMs * 1.2);

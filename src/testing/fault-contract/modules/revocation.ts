@@ -20,6 +20,8 @@ export const revocation: FaultModule = {
         const lease = await world.acquire(one, name);
         const { signal } = lease;
         const waiting = await world.waiting(two, name);
+        // An operator ends a lease before its holder can know: no belief is promised beyond that.
+        world.beliefs.end(lease.grantId);
         const { revoked } = await operator.locks.revoke(name, { reason: "stuck" });
         assert.ok(revoked !== null);
         await world.until(
