@@ -85,6 +85,10 @@ export function asAcquireError(error: unknown): BackendError {
   });
 }
 
+function closedError(): DriverError {
+  return new DriverError("unavailable", "not-applied", "the manager was closed");
+}
+
 /** The connection to one backend: opened at the first use, and every call bounded in time. */
 export class Link {
   readonly #driver: Driver;
@@ -122,6 +126,7 @@ export class Link {
    * comes later is dropped.
    */
   async call<T>(timeoutMs: number, run: (backend: Backend, io: Io) => Promise<T>): Promise<T> {
+    if (this.#closed) throw closedError();
     return await new Promise<T>((resolve, reject) => {
       const io = new CallIo(timeoutMs, (over, why) => {
         over.end();
@@ -199,7 +204,7 @@ export class Link {
     const backend = await this.#driver.open(this.#context);
     if (this.#closed) {
       await backend.close();
-      throw new DriverError("unavailable", "not-applied", "the manager was closed");
+      throw closedError();
     }
     if (this.#trustSettings) return backend;
     const findings = await backend.probe(io);

@@ -60,7 +60,7 @@ export class Returns {
     const progress = order.progress ?? { late: order.late, maybeFreed: false, tries: 0 };
     for (const startedAt = this.#clock.mono(); ; ) {
       const outcome = await this.#try(order, progress);
-      if (outcome.kind !== "unknown") return outcome;
+      if (outcome.kind !== "unknown" || this.#closed) return outcome;
       const pause = backoffMs(this.#random, progress.tries, 10, 500);
       if (this.#clock.mono() - startedAt + pause >= order.budgetMs) {
         this.#goOn(order, progress);
@@ -108,6 +108,7 @@ export class Returns {
   }
 
   #goOn(order: ReturnOrder, progress: ReturnProgress): void {
+    if (this.#closed) return;
     // After its ttl the backend forgets the record or the entry without us.
     const until = this.#clock.mono() + order.ref.ttlMs + order.ref.lockDelayMs;
     const work = async (): Promise<void> => {
@@ -122,7 +123,6 @@ export class Returns {
   }
 
   async #pause(ms: number, ref: boolean): Promise<void> {
-    if (this.#closed) return;
     await new Promise<void>((resolve) => {
       const done = (): void => {
         this.#pauses.delete(done);

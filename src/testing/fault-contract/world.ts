@@ -160,7 +160,8 @@ export class FaultWorld {
       assert.ok(left > 0, `${what}: not within ${Math.round(withinMs)} ms`);
       // From timer to timer: a fixed step would miss what happens between two of them.
       const step = this.fake === null ? LOOK_MS : Math.max(1, this.fake.nextMs ?? left);
-      await this.wait(Math.min(step, left));
+      // Never less than a millisecond: on a clock of large numbers a tiny rest may be no step at all.
+      await this.wait(Math.max(1, Math.min(step, left)));
     }
   }
 
