@@ -122,7 +122,9 @@ export class Returns {
     this.#open.add(open);
   }
 
+  /** Ends at once when it is closed: whoever loops over it looks at that next. */
   async #pause(ms: number, ref: boolean): Promise<void> {
+    if (this.#closed) return;
     await new Promise<void>((resolve) => {
       const done = (): void => {
         this.#pauses.delete(done);
