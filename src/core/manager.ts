@@ -8,7 +8,7 @@ import { AcquireTimeoutError, ManagerClosedError } from "./errors.ts";
 import { Events, type LockEventName, type LockEvents } from "./events.ts";
 import { Keepalive } from "./keepalive.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";
-import { Link } from "./link.ts";
+import { asBackendError, Link } from "./link.ts";
 import { FencedLiveLease, LiveLease } from "./live-lease.ts";
 import { NameQueue } from "./local-queue.ts";
 import type { AcquireOptions, ManagerOptions, Platform } from "./lock-manager.ts";
@@ -221,10 +221,19 @@ export class ManagerEngine implements Engine {
       await Promise.all(this.keepalive.tenures().map(async (tenure) => tenure.lease?.release()));
       await this.returns.settle(this.settings.defaults.requestTimeoutMs);
     } finally {
-      this.returns.close();
-      this.keepalive.close();
-      this.waits.clear();
+      await this.#shut();
+    }
+  }
+
+  /** Whatever the driver says to it, nothing of ours keeps the process alive afterwards. */
+  async #shut(): Promise<void> {
+    this.keepalive.close();
+    this.waits.clear();
+    try {
       await this.link.close();
+    } catch (error) {
+      throw asBackendError(error, "close");
+    } finally {
       await this.events.close();
       this.hold.end();
       this.hold.close();

@@ -121,7 +121,7 @@ export class Tenure implements Due {
   }
 
   /**
-   * A request for `ttlMs` has an unknown outcome and may be late. Should it overtake a later one for longer, the store
+   * A request for `ttlMs` has an unknown outcome and may be late. Should it arrive after one for longer, the store
    * keeps the lease for `ttlMs` only: from now on nothing longer is believed, and renewals are as frequent as that needs.
    */
   mayArrive(ttlMs: number): void {
