@@ -129,6 +129,6 @@ it("a file that this user may only read is refused with what to do", async () =>
   // Root may write whatever its mode says: there it takes another user, elsewhere another mode.
   const root = process.getuid?.() === 0;
   if (!root) chmodSync(path, 0o400);
-  const other = await Worker.start({ path }, root ? { uid: 65_534, gid: 65_534 } : {});
+  const other = await Worker.start({ path }, root ? { uid: 65_534, gid: 65_534 } : undefined);
   await expect(other.call("open")).rejects.toMatchObject({ code: "config" });
 });
