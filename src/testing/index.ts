@@ -10,7 +10,6 @@ export { FakeRandom } from "./fake-random.ts";
 export { describeGuardContract } from "./guard-contract/describe-guard-contract.ts";
 export type {
   FencedRows,
-  GuardContractRunner,
   GuardFixture,
   GuardUnderTest,
   OpenedResource,
