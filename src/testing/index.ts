@@ -11,7 +11,6 @@ export { describeFaultContract } from "./fault-contract/describe-fault-contract.
 export { describeGuardContract } from "./guard-contract/describe-guard-contract.ts";
 export type {
   FencedRows,
-  GuardContractRunner,
   GuardFixture,
   GuardUnderTest,
   OpenedResource,
