@@ -23,6 +23,8 @@ const HAND_OFF_MS = 50;
 const SHARED_WINDOW = 64;
 /** Waiters of one process at one name. */
 const MAX_WAITERS = 10_000;
+/** Notes about who holds a name may come so much early, so that many share a timer. */
+const NOTE_SLACK_MS = NOTE_MS / 30;
 /** How long a caller whose wait is over waits for its entry to be taken back. */
 const LEAVE_MS = 250;
 
@@ -172,7 +174,8 @@ export class NameQueue implements TicketOwner, WaiterOwner {
   }
 
   noteHolder(waiter: Waiter, now: number): void {
-    if (now >= waiter.noteAt) {
+    // Its bucket may come early by the slack; setting it again for the same bucket would spin until the full time.
+    if (now >= waiter.noteAt - NOTE_SLACK_MS) {
       waiter.noteAt += NOTE_MS;
       this.#engine.events.emit("waiting", {
         ...this.#stamp(),
@@ -337,7 +340,7 @@ export class NameQueue implements TicketOwner, WaiterOwner {
   #watch(waiter: Waiter): void {
     if (waiter.settled) return;
     if (waiter.untilMs <= waiter.noteAt) this.#engine.waits.set(waiter, waiter.untilMs);
-    else this.#engine.waits.set(waiter, waiter.noteAt, NOTE_MS / 30);
+    else this.#engine.waits.set(waiter, waiter.noteAt, NOTE_SLACK_MS);
   }
 
   /** The ticket that asks for this waiter, or for one before it. */
