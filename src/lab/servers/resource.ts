@@ -14,6 +14,15 @@ export interface Actor {
   readonly scope: string;
 }
 
+/** No answer came in time: the step may or may not have been taken. */
+export class UnansweredError extends Error {
+  constructor(what: string) {
+    super(`${what}: no answer`);
+  }
+}
+
+const LATE = Symbol("late");
+
 interface Item {
   ver: number;
   fence: bigint;
@@ -28,6 +37,8 @@ export class ResourceServer {
   readonly #world: World;
   readonly name: string;
   readonly process: SimProcess;
+  /** How long a client waits for an answer. */
+  timeoutMs = 5000;
   readonly #guard: GuardKind;
   readonly #items = new Map<string, Item>();
   #versions = 0;
@@ -109,7 +120,7 @@ export class ResourceServer {
     const { client, lock, grant, token } = who;
     const facts = { op: probe.op(), res, lock, grant, token };
     probe.ev(client, "invoke", f, facts);
-    const result = await net.call(client, () => this.process, f, () => {
+    const calling = net.call(client, () => this.process, f, () => {
       let item = this.#items.get(res);
       if (item === undefined) {
         item = { ver: 0, fence: 0n, entry: null };
@@ -119,6 +130,11 @@ export class ResourceServer {
       probe.ev(client, "event", f, { ...facts, ...done.facts });
       return done.result;
     });
+    const result = await within(client, this.timeoutMs, calling);
+    if (result === LATE) {
+      probe.ev(client, "info", f, facts);
+      throw new UnansweredError(f);
+    }
     probe.ev(client, result === null || result === false ? "fail" : "ok", f, facts);
     return result;
   }
@@ -126,4 +142,16 @@ export class ResourceServer {
 
 function claimOf({ token = 0n, grant, scope }: Actor): Claim {
   return { token, grantId: grant, scope };
+}
+
+async function within<T>(client: SimProcess, ms: number, work: Promise<T>): Promise<T | typeof LATE> {
+  return await new Promise((resolve) => {
+    const timer = client.clock.timer(ms, () => {
+      resolve(LATE);
+    });
+    void work.then((value) => {
+      timer.cancel();
+      resolve(value);
+    });
+  });
 }

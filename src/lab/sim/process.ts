@@ -4,7 +4,7 @@ import type { Random } from "../../core/random.ts";
 import { FakeRandom } from "../../testing/fake-random.ts";
 import { seedOf } from "./choices.ts";
 import type { Machine } from "./machine.ts";
-import type { Scheduler } from "./scheduler.ts";
+import type { Happening, Scheduler } from "./scheduler.ts";
 
 /** Slack in milliseconds when a timer's time is compared: far below what any clock shows. */
 const EPSILON_MS = 1e-7;
@@ -13,6 +13,13 @@ const EPSILON_MS = 1e-7;
 interface Pending {
   readonly due: number;
   readonly fn: () => void;
+}
+
+/** `due`: when it fires, by the machine's monotonic clock. */
+interface RunningTimer {
+  fn: (() => void) | undefined;
+  readonly due: number;
+  planned: Happening | undefined;
 }
 
 /**
@@ -85,7 +92,7 @@ export class SimProcess {
     for (const { fn, due } of [...timers, ...pending.filter((each) => each.due < 0)])
       this.#scheduler.after(0, () => {
         if (due < 0) this.enter(fn);
-        else this.#due(due, fn);
+        else fn();
       });
   }
 
@@ -103,32 +110,28 @@ export class SimProcess {
   }
 
   #timer(ms: number, fn: () => void): Timer {
-    const due = this.machine.mono() + Math.max(0, ms);
-    const timer = { live: true };
-    this.#plan(due, () => {
-      if (!timer.live) return;
-      timer.live = false;
-      fn();
-    });
+    const timer: RunningTimer = { fn, due: this.machine.mono() + Math.max(0, ms), planned: undefined };
+    this.#plan(timer);
     return {
       cancel: () => {
-        timer.live = false;
+        timer.fn = undefined;
+        timer.planned?.cancel();
       },
     };
   }
 
-  #plan(due: number, fn: () => void): void {
+  #plan(timer: RunningTimer): void {
     // A sleeping machine's clock stands still: looked at again when a millisecond has passed.
-    const at = this.machine.sleeps ? this.#scheduler.now + 1 : this.machine.timeOf(due);
-    this.#scheduler.at(at, () => {
-      this.#due(due, fn);
+    const at = this.machine.sleeps ? this.#scheduler.now + 1 : this.machine.timeOf(timer.due);
+    timer.planned = this.#scheduler.at(at, () => {
+      this.#due(timer);
     });
   }
 
-  #due(due: number, fn: () => void): void {
-    if (!this.#alive) return;
-    if (this.#stops > 0) this.#pending.push({ due, fn });
-    else if (this.machine.mono() < due - EPSILON_MS) this.#plan(due, fn);
-    else fn();
+  #due(timer: RunningTimer): void {
+    if (!this.#alive || timer.fn === undefined) return;
+    if (this.#stops > 0) this.#pending.push({ due: timer.due, fn: () => { this.#due(timer); } });
+    else if (this.machine.mono() < timer.due - EPSILON_MS) this.#plan(timer);
+    else timer.fn();
   }
 }

@@ -2,7 +2,7 @@
  * Microtask turns between two events. Longer chains of promises would see the next event before they end: a test runs
  * the same seeds with eight times as many turns and must see the same history.
  */
-const DRAIN_TURNS = 48;
+const DRAIN_TURNS = 32;
 
 /** More events at one instant than any honest world has. */
 const MAX_AT_ONCE = 20_000;

@@ -1,5 +1,5 @@
 import type { Held, LockClient, LockTerms } from "../clients/client.ts";
-import type { Actor, ResourceServer } from "../servers/resource.ts";
+import { type Actor, type ResourceServer, UnansweredError } from "../servers/resource.ts";
 import type { SimProcess } from "../sim/process.ts";
 
 /** One critical section: what a job does while it holds the lock. */
@@ -30,9 +30,15 @@ export async function section(
 ): Promise<"done" | "busy" | "refused" | "lost"> {
   const held = await locks.acquire(options.lock, options.terms);
   if (held === null) return "busy";
-  const outcome = await work(actorOf(client, held), held, resource, options);
-  await held.release();
-  return outcome;
+  try {
+    return await work(actorOf(client, held), held, resource, options);
+  } catch (error) {
+    // Nobody knows whether the write landed: the job gives up.
+    if (error instanceof UnansweredError) return "lost";
+    throw error;
+  } finally {
+    await held.release();
+  }
 }
 
 async function work(
