@@ -34,7 +34,9 @@ export class DueQueue<T extends Due> {
    */
   set(item: T, at: number, slackMs = 0): void {
     const grain = slackMs >= 2 ? 2 ** Math.floor(Math.log2(slackMs)) : 1;
-    const tick = grain > 1 ? Math.floor(at / grain) * grain : Math.ceil(at);
+    const early = Math.floor(at / grain) * grain;
+    // What is nearly due gets its exact time: an early bucket in the past would fire for nothing, again and again.
+    const tick = grain > 1 && early > this.#now() ? early : Math.ceil(at);
     if (item.dueAt === tick) return;
     this.delete(item);
     if (tick === Infinity) return;

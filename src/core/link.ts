@@ -107,8 +107,9 @@ export class Link {
    * comes later is dropped.
    */
   async call<T>(timeoutMs: number, run: (backend: Backend, io: Io) => Promise<T>): Promise<T> {
-    const backend = this.#backend ?? (await this.#open());
-    return await this.#bounded(timeoutMs, async (io) => run(backend, io));
+    return await this.#bounded(timeoutMs, async (io) =>
+      run(this.#backend ?? (await this.#open()), io),
+    );
   }
 
   /** Closes what was opened. */
@@ -126,8 +127,10 @@ export class Link {
         timeoutMs,
         () => {
           io.end();
+          // A backend that was never opened was never asked either.
+          const outcome = this.#backend === undefined ? "not-applied" : "unknown";
           reject(
-            new DriverError("timeout", "unknown", `no answer within ${Math.round(timeoutMs)} ms`),
+            new DriverError("timeout", outcome, `no answer within ${Math.round(timeoutMs)} ms`),
           );
         },
         true,

@@ -23,8 +23,8 @@ const HAND_OFF_MS = 50;
 const SHARED_WINDOW = 64;
 /** Waiters of one process at one name. */
 const MAX_WAITERS = 10_000;
-/** Notes about who holds a name may come so much early, so that many share a timer. */
-const NOTE_SLACK_MS = NOTE_MS / 30;
+/** A note about who holds a name may come so much early, with others. */
+const NOTE_SLACK_MS = 1000;
 /** How long a caller whose wait is over waits for its entry to be taken back. */
 const LEAVE_MS = 250;
 
@@ -174,7 +174,6 @@ export class NameQueue implements TicketOwner, WaiterOwner {
   }
 
   noteHolder(waiter: Waiter, now: number): void {
-    // Its bucket may come early by the slack; setting it again for the same bucket would spin until the full time.
     if (now >= waiter.noteAt - NOTE_SLACK_MS) {
       waiter.noteAt += NOTE_MS;
       this.#engine.events.emit("waiting", {
@@ -277,7 +276,9 @@ export class NameQueue implements TicketOwner, WaiterOwner {
     this.#detach(waiter);
     const ticket = this.#passOn(waiter, closing);
     try {
-      if (ticket !== undefined) await this.#within(LEAVE_MS, ticket.abandon());
+      // While the backend is out of reach nothing is gained by waiting for it.
+      const reachable = ticket?.failure === undefined;
+      if (ticket !== undefined) await this.#within(reachable ? LEAVE_MS : 0, ticket.abandon());
     } finally {
       this.#tellRefused(waiter, reason);
       waiter.reject(reason);

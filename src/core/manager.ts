@@ -50,11 +50,11 @@ export class ManagerEngine implements Engine {
   readonly keepalive: Keepalive;
   readonly hold: ProcessHold;
   readonly waits: DueQueue<WaitingPlace>;
-  readonly wakes = new Map<string, { wake(): void }>();
+  readonly wakes: Map<string, { wake(): void }> = new Map<string, { wake(): void }>();
   /** `undefined` where nested requests are not looked for. */
   readonly nest: AsyncContext<Nest> | undefined;
   /** Requests whose bodies run. */
-  readonly running = new Set<Promise<unknown>>();
+  readonly running: Set<Promise<unknown>> = new Set<Promise<unknown>>();
   readonly keeper: LeaseKeeper;
   readonly #queues = new Map<string, NameQueue>();
   #closing: Promise<void> | undefined;
@@ -137,7 +137,7 @@ export class ManagerEngine implements Engine {
     this.#tellRequested(name, terms.mode);
     if (terms.waitMs > 0) return await this.queueOf(name).enter(terms, signal);
     const startedAt = this.clock.mono();
-    const lease = await abortable(signal, tryOnce(this, this.queueOf(name), terms, signal));
+    const lease = await this.#attemptOnce(name, terms, signal);
     if (lease instanceof LiveLease) return lease;
     const facts = { waitedMs: this.clock.mono() - startedAt, attempts: 1, holder: lease.holder };
     throw new AcquireTimeoutError(name, facts);
@@ -148,7 +148,28 @@ export class ManagerEngine implements Engine {
     this.checkOpen();
     signal?.throwIfAborted();
     this.#tellRequested(name, terms.mode);
-    return await abortable(signal, tryOnce(this, this.queueOf(name), terms, signal));
+    return await this.#attemptOnce(name, terms, signal);
+  }
+
+  async #attemptOnce(
+    name: string,
+    terms: Terms,
+    signal: AbortSignal | undefined,
+  ): ReturnType<typeof tryOnce> {
+    const startedAt = this.clock.mono();
+    const refused = (cause: unknown): void => {
+      if (!this.events.wants("refused")) return;
+      const [atMs, monoMs] = [this.clock.wall(), this.clock.mono()];
+      this.events.emit("refused", { name, atMs, monoMs, waitedMs: monoMs - startedAt, cause });
+    };
+    try {
+      const lease = await abortable(signal, tryOnce(this, this.queueOf(name), terms, signal));
+      if (!(lease instanceof LiveLease)) refused(null);
+      return lease;
+    } catch (error) {
+      refused(error);
+      throw error;
+    }
   }
 
   queueOf(name: string): NameQueue {

@@ -77,8 +77,19 @@ const COMMON = [
   "label",
   "metadata",
 ];
+type CallName =
+  | "acquire"
+  | "tryAcquire"
+  | "request"
+  | "permits"
+  | "permitRequest"
+  | "once"
+  | "revoke"
+  | "query"
+  | "semaphore";
+
 /** Which options each call takes. */
-export const CALL_OPTIONS = {
+export const CALL_OPTIONS: Readonly<Record<CallName, readonly string[]>> = {
   acquire: COMMON,
   tryAcquire: COMMON.filter((option) => option !== "wait"),
   request: [...COMMON, "ifAvailable", "reentrant", "guard"],
@@ -88,7 +99,7 @@ export const CALL_OPTIONS = {
   revoke: ["reason", "grantId", "now"],
   query: ["prefix", "limit"],
   semaphore: ["permits"],
-} as const;
+};
 
 /** @throws InvalidArgumentError for anything but an object with known option names */
 export function checkOptions(options: unknown, known: readonly string[]): void {

@@ -1,6 +1,7 @@
 import { show } from "./duration.ts";
 import type { LeaseLostError } from "./errors.ts";
 import { DeadlockError, InvalidArgumentError, type Outcome, StaleTokenError } from "./errors.ts";
+import { MAX_TOKEN } from "./fencing-token.ts";
 import type { FencedLease } from "./lease.ts";
 import { LiveLease } from "./live-lease.ts";
 import type { AcquireOptions, GuardBinding, RequestExtras } from "./lock-manager.ts";
@@ -190,7 +191,13 @@ async function runGuarded(
   const outcome = await runBody(engine, lease, work);
   const { stale } = refusal;
   const held = lease.state === "held" || lease.state === "jeopardy";
-  if (stale === undefined || stale.highest === null || repaired || !held) {
+  if (
+    stale === undefined ||
+    stale.highest === null ||
+    stale.highest >= MAX_TOKEN ||
+    repaired ||
+    !held
+  ) {
     return await runHeld(engine, lease, () => {
       if ("error" in outcome) throw outcome.error;
       return outcome.value;

@@ -14,7 +14,7 @@ const inputs = fc.array(
     fc.boolean().map((answered): LeaseInput => ({ kind: "doubt", answered })),
     fc
       .constantFrom("taken", "revoked", "expired", "max-hold" as const)
-      .map((reason): LeaseInput => ({ kind: "gone", reason }) as LeaseInput),
+      .map((reason): LeaseInput => ({ kind: "gone", reason })),
   ),
   { maxLength: 12 },
 );

@@ -6,7 +6,7 @@ const manager = createLockManager(memoryDriver());
 const YEAR = 365 * 24 * 3_600_000;
 
 async function acquire(options: object, name = "a"): Promise<void> {
-  const lease = await manager.acquire(name, options as { ttl: number });
+  const lease = await manager.acquire(name, options);
   await lease.release();
 }
 async function refused(work: Promise<unknown>, message?: RegExp): Promise<void> {

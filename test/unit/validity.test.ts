@@ -57,7 +57,6 @@ describe("a holder's clock", () => {
     const clock = new FakeClock();
     let forgotten = 0;
     const random = {
-      ...new FakeRandom(1),
       bytes: (n: number) => new Uint8Array(n),
       unit: () => 0.5,
       forget: () => (forgotten += 1),
