@@ -25,6 +25,7 @@ export interface Engine {
   readonly returns: Returns;
   readonly keepalive: Keepalive;
   readonly hold: ProcessHold;
+  readonly keeper: { deadlineMs(lease: LiveLease): number };
   /** Waiting tickets by grant id, for wake-ups. */
   readonly wakes: Map<string, { wake(): void }>;
   /** Waiters by the time at which something is due for them. */

@@ -19,13 +19,20 @@ interface OfGrant extends Common {
 export interface LockEvents {
   /** An acquire begins. */
   readonly requested: Common & { readonly mode: Mode };
-  /** A lease is held. `deadlineMs` is on the monotonic clock; `handedOff`: inside this process, without the backend. */
+  /**
+   * A lease is held. `deadlineMs` is on the monotonic clock of `monoMs`, and the longest hold counts; `handedOff`: inside
+   * this process, without the backend. `permits`: how many the name has, in mode "permits".
+   */
   readonly acquired: OfGrant & {
+    readonly permits: number;
     readonly waitedMs: number;
     readonly takenOver: boolean;
     readonly handedOff: boolean;
     readonly deadlineMs: number;
   };
+  /** The holder lets go: it released or exported its lease, whatever the backend will say. */
+  readonly releasing: OfGrant;
+  /** The backend has confirmed it. */
   readonly released: OfGrant & { readonly heldMs: number };
   readonly renewed: OfGrant & { readonly deadlineMs: number };
   /** `lateMs`: how long after the deadline, or after the answer, this notice comes. */

@@ -61,7 +61,21 @@ export class LeaseKeeper implements Keeper {
   renewed(tenure: Tenure): void {
     const { events } = this.#engine;
     if (tenure.lease !== undefined && events.wants("renewed"))
-      events.emit("renewed", { ...this.#facts(tenure.lease), deadlineMs: tenure.deadline });
+      events.emit("renewed", {
+        ...this.#facts(tenure.lease),
+        deadlineMs: this.deadlineMs(tenure.lease),
+      });
+  }
+
+  /** When a lease ends by its clock, on the monotonic clock that events are stamped with: what was slept is not on it. */
+  deadlineMs(lease: LiveLease): number {
+    const slept = this.now() - this.#engine.clock.mono();
+    return Math.min(lease.tenure.deadline, lease.holdUntil) - slept;
+  }
+
+  ending(lease: LiveLease): void {
+    const { events } = this.#engine;
+    if (events.wants("releasing")) events.emit("releasing", this.#facts(lease));
   }
 
   progressed(tenure: Tenure): void {

@@ -26,6 +26,8 @@ export interface Keeper {
   sequencerOf(lease: LiveLease): string;
   /** A lease changed in a way that its holder is told. */
   told(lease: LiveLease, output: Exclude<LeaseOutput, null>, cause: unknown): void;
+  /** A lease ends because its holder says so. */
+  ending(lease: LiveLease): void;
   progressed(tenure: Tenure): void;
   renew(tenure: Tenure, ttl?: Duration): Promise<void>;
   release(lease: LiveLease): Promise<ReleaseOutcome>;
@@ -200,7 +202,10 @@ export class LiveLease implements LeaseBase {
   /** Steps the state machine and tells the holder what it says. */
   apply(input: LeaseInput, cause?: unknown): void {
     const { phase, output } = step(this.#phase, input);
+    const before = this.#phase.state;
     this.#phase = phase;
+    if (before !== phase.state && (phase.state === "released" || phase.state === "exported"))
+      this.#keeper.ending(this);
     if (output === null) return;
     if (phase.state === "lost") {
       this.tenure.over = true;

@@ -262,10 +262,11 @@ export class NameQueue implements TicketOwner, WaiterOwner {
         mode: tenure.terms.mode,
         grantId: tenure.ids.grantId,
         token: tenure.token,
+        permits: tenure.terms.permits,
         waitedMs: clock.mono() - startedAt,
         takenOver: lease.takenOver,
         handedOff: tenure.handOffs > 0,
-        deadlineMs: tenure.deadline,
+        deadlineMs: this.#engine.keeper.deadlineMs(lease),
       });
     return lease;
   }
