@@ -6,6 +6,8 @@ export interface Held {
   readonly scope: string;
   /** Asks the lease itself, and records the answer. */
   believes(): boolean;
+  /** Renews by hand, for `ttlMs`. Never rejects. */
+  renew?(ttlMs: number): Promise<void>;
   release(): Promise<void>;
 }
 

@@ -1,6 +1,6 @@
 import { lockManagerFactory } from "../../core/create-lock-manager.ts";
 import type { Driver } from "../../core/driver.ts";
-import { AcquireTimeoutError, BackendError } from "../../core/errors.ts";
+import { AcquireTimeoutError, BackendError, RingfenceError } from "../../core/errors.ts";
 import type { FencedLease } from "../../core/lease.ts";
 import type { LockManager, ManagerOptions, Platform } from "../../core/lock-manager.ts";
 import type { MemoryCapabilities } from "../../drivers/memory/index.ts";
@@ -112,6 +112,15 @@ export class CoreHeld implements Held {
     const accepted = state === "held" || state === "jeopardy";
     this.#world.probe.ev(this.#client.process, "event", "held?", { ...this.#facts(), accepted });
     return accepted;
+  }
+
+  async renew(ttlMs: number): Promise<void> {
+    try {
+      await this.lease.renew(ttlMs);
+    } catch (error) {
+      // Lost, or not answered: `believes` says which.
+      if (!(error instanceof RingfenceError)) throw error;
+    }
   }
 
   async release(): Promise<void> {

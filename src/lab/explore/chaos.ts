@@ -113,9 +113,13 @@ export class Chaos {
         return;
       }
       case "step client":
-      case "step server":
-        world.step(kind === "step client" ? client : server, this.#howLong.among(2) === 0 ? ms : -ms);
+      case "step server": {
+        const whom = kind === "step client" ? client : server;
+        // A wall clock that is set back by just what a sleep took hides that sleep from the holder: docs/lab.md.
+        if (world.process(whom).machine.sleeps) return;
+        world.step(whom, this.#howLong.among(2) === 0 ? ms : -ms);
         return;
+      }
       case "drift":
         // Within the margin that the protocol allows: 1 %.
         world.drift(client, this.#howLong.among(2) === 0 ? 0.996 : 1.004);

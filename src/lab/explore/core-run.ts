@@ -32,7 +32,7 @@ export interface CoreOutcome {
 }
 
 /** The longest that the faulty phase lasts, in ttls. */
-const CHAOS_TTLS = 40;
+const CHAOS_TTLS = 15;
 /** How long after the end of all faults every client must have had the lock once more, in ttls. */
 const HEALED_TTLS = 12;
 const PATIENCE_MS = 60_000;
@@ -105,16 +105,22 @@ async function clientLoop({ world, core, resource, swarm, state, name }: LoopPar
   const works = [1, ttlMs * 0.1, ttlMs * 0.5, ttlMs * 1.3];
   const { process } = core;
   for (;;) {
-    const lock = `L${habits.among(swarm.locks)}`;
-    const waitMs = state.healed ? undefined : waits[habits.among(3)];
     const began = state.healed;
+    const lock = `L${habits.among(swarm.locks)}`;
+    const waitMs = began ? undefined : waits[habits.among(3)];
     const outcome = await section(process, core, resource, {
       lock,
       res: `R-${lock}`,
-      terms: { ttlMs, renews: habits.among(4) > 0 || began, ...(waitMs === undefined ? {} : { waitMs }) },
+      terms: {
+        ttlMs,
+        renews: began || habits.among(4) > 0,
+        lockDelayMs: ttlMs * (habits.among(4) === 3 ? 0.5 : 0),
+        ...(waitMs === undefined ? {} : { waitMs }),
+      },
       workMs: began ? 1 : (works[habits.among(works.length)] ?? 1),
       rounds: 1 + habits.among(2),
       heeds: habits.among(3) > 0,
+      ...(habits.among(4) === 3 ? { renewMs: ttlMs * (habits.among(2) === 0 ? 3 : 0.6) } : {}),
     });
     if (outcome === "done") {
       state.sections += 1;

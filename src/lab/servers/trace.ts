@@ -32,7 +32,7 @@ export class ServerTrace {
     this.#queued.delete(grant);
     const known = this.#live.get(grant);
     if (known !== undefined) {
-      known.expiresAt = this.#now() + ttlMs;
+      known.expiresAt = Math.max(known.expiresAt, this.#now() + ttlMs);
       this.#tell("srv.renew", { lock, grant, token: known.token, ttlMs });
       return;
     }
@@ -54,7 +54,7 @@ export class ServerTrace {
     grants.forEach(({ grantId: grant, name: lock, ttlMs }, i) => {
       const known = this.#live.get(grant);
       if (renewals[i]?.kind !== "renewed" || known === undefined) return;
-      known.expiresAt = this.#now() + ttlMs;
+      known.expiresAt = Math.max(known.expiresAt, this.#now() + ttlMs);
       this.#tell("srv.renew", { lock, grant, token: known.token, ttlMs });
     });
   }

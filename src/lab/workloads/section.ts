@@ -13,6 +13,8 @@ export interface SectionOptions {
   readonly rounds?: number;
   /** Whether a job stops when its lease says that it is over. */
   readonly heeds?: boolean;
+  /** Renews by hand for so long, before the work. */
+  readonly renewMs?: number;
 }
 
 /** The actor that a lease makes of a process. */
@@ -45,10 +47,11 @@ async function work(
   who: Actor,
   held: Held,
   resource: ResourceServer,
-  { res, workMs, rounds = 1, heeds = true }: SectionOptions,
+  { res, workMs, rounds = 1, heeds = true, renewMs }: SectionOptions,
 ): Promise<"done" | "refused" | "lost"> {
   if (!held.believes() && heeds) return "lost";
   if (!(await resource.claim(who, res))) return "refused";
+  if (renewMs !== undefined) await held.renew?.(renewMs);
   for (let round = 0; round < rounds; round += 1) {
     const from = await resource.read(who, res);
     if (workMs > 0) await who.client.sleep(workMs);
