@@ -1,4 +1,5 @@
 import { type Claim, decideClaim, decideVerify } from "../../core/guard.ts";
+import { LATE, within } from "../clients/within.ts";
 import type { SimProcess } from "../sim/process.ts";
 import type { World } from "../sim/world.ts";
 
@@ -20,8 +21,6 @@ export class UnansweredError extends Error {
     super(`${what}: no answer`);
   }
 }
-
-const LATE = Symbol("late");
 
 interface Item {
   ver: number;
@@ -142,16 +141,4 @@ export class ResourceServer {
 
 function claimOf({ token = 0n, grant, scope }: Actor): Claim {
   return { token, grantId: grant, scope };
-}
-
-async function within<T>(client: SimProcess, ms: number, work: Promise<T>): Promise<T | typeof LATE> {
-  return await new Promise((resolve) => {
-    const timer = client.clock.timer(ms, () => {
-      resolve(LATE);
-    });
-    void work.then((value) => {
-      timer.cancel();
-      resolve(value);
-    });
-  });
 }
