@@ -16,6 +16,8 @@ export interface LockTerms {
   readonly ttlMs: number;
   readonly waitMs?: number;
   readonly lockDelayMs?: number;
+  /** The longest hold; naive locks know no such thing. */
+  readonly maxHoldMs?: number;
   /** Renewed by itself. */
   readonly renews?: boolean;
 }

@@ -63,6 +63,7 @@ export class CoreClient implements LockClient {
         ttl: ttlMs,
         wait: terms.waitMs ?? "forever",
         lockDelay: terms.lockDelayMs ?? 0,
+        ...(terms.maxHoldMs === undefined ? {} : { maxHold: terms.maxHoldMs }),
         keepalive: terms.renews === false ? "off" : "auto",
       });
       const { grantId: grant, token } = lease;

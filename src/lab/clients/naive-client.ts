@@ -20,8 +20,10 @@ export interface NaiveHabits {
   readonly replicas?: number;
   /** `subscribe`: tries again only when told. */
   readonly waits?: "poll" | "subscribe";
-  /** Asks again after so long without an answer; adopts what it finds to be its own, with a full ttl from then on. */
+  /** Asks again after so long without an answer. */
   readonly retryMs?: number;
+  /** Then adopts what it finds to be its own, with a full ttl from then on; without this it is in its own way. */
+  readonly adopts?: boolean;
   /** Sends the release again when no answer came. */
   readonly retriesRelease?: boolean;
 }
@@ -83,10 +85,10 @@ export class NaiveClient implements LockClient {
     const asked = redis.call(process, ["SET", lock, grant, "NX", "PX", px]);
     if (retryMs === undefined) return (await asked) !== null;
     const answer = await within(process, retryMs, asked);
-    if (answer !== LATE) return answer !== null || (await redis.call(process, ["GET", lock])) === grant;
-    // Asked once more: its own value means that the first try went through.
+    if (answer !== LATE) return answer !== null;
     if ((await redis.call(process, ["SET", lock, grant, "NX", "PX", px])) !== null) return true;
-    return (await redis.call(process, ["GET", lock])) === grant;
+    // Its own value means that the first try went through.
+    return this.#habits.adopts === true && (await redis.call(process, ["GET", lock])) === grant;
   }
 
   /** What to wait for before the next try; `null`: the clock. */

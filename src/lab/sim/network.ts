@@ -31,6 +31,8 @@ export class Link {
   cut: "no" | "stall" | "lose" = "no";
   /** Keeps the messages for which it is true, until `release`. */
   hold: ((message: Message) => boolean) | null = null;
+  /** Loses the messages for which it is true. */
+  dropIf: ((message: Message) => boolean) | null = null;
   /** Added to each delay. */
   extraMs = 0;
   readonly #net: Network;
@@ -48,7 +50,7 @@ export class Link {
       this.#held.push(message);
       return;
     }
-    if (this.cut === "lose") return;
+    if (this.cut === "lose" || this.dropIf?.(message) === true) return;
     const { weather, fates } = this.#net;
     const fate = fates.length === 1 ? 0 : this.#site.pick(fates);
     const { delaysMs } = weather;
@@ -67,6 +69,7 @@ export class Link {
   heal(): void {
     this.cut = "no";
     this.extraMs = 0;
+    this.dropIf = null;
     this.release();
   }
 
