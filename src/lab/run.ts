@@ -1,8 +1,8 @@
-import { type CheckOptions, checkAll, conclude, type Conclusion, type PropertyId, type Verdict } from "./checkers/index.ts";
+import { checkAll, conclude, type Conclusion, type Verdict } from "./checkers/index.ts";
 import { History } from "./history.ts";
 import { ARMS, type ArmName, type Scenario } from "./scenarios/scenario.ts";
 import { Stage } from "./scenarios/stage.ts";
-import { type Choices, randomChoices } from "./sim/choices.ts";
+import { randomChoices } from "./sim/choices.ts";
 import { sealed } from "./sim/sealed.ts";
 import { World } from "./sim/world.ts";
 
@@ -28,39 +28,47 @@ export interface ScenarioResult {
   readonly conclusion: Conclusion;
 }
 
-/** Runs one arm once, in virtual time. Two runs of one seed that differ are an error of the lab. */
+/** Runs one arm once, in virtual time. */
 export async function playOnce(
   scenario: Scenario,
   arm: ArmName,
   seed: number,
-  choices: Choices = randomChoices(seed, false),
 ): Promise<{ readonly history: History; readonly hash: number; readonly verdict: Verdict }> {
   const history = new History({ scenario: scenario.id, seed: String(seed), backend: arm });
   const { weather } = scenario;
-  const hash = await sealed(async () => {
-    const world = new World({ seed, choices, history, ...(weather === undefined ? {} : { weather }) });
+  return await sealed(async () => {
+    const world = new World({
+      seed,
+      choices: randomChoices(seed, false),
+      history,
+      ...(weather === undefined ? {} : { weather }),
+    });
     const stage = new Stage(world, arm, scenario.arms[arm]);
-    const failure: { error?: unknown } = {};
-    void stage.must("the scenario", scenario.play(stage)).catch((error: unknown) => {
-      failure.error = error;
+    const failure: { error?: Error } = {};
+    stage.must("the scenario", scenario.play(stage)).catch((error: unknown) => {
+      failure.error = error instanceof Error ? error : new Error(String(error));
     });
     await world.run(scenario.withinMs, () => failure.error !== undefined);
-    if (failure.error !== undefined) throw failure.error as Error;
-    for (const what of stage.unfinished) unfinished.push(what);
-    return world.probe.hash;
+    if (failure.error !== undefined) throw failure.error;
+    return { history, hash: world.probe.hash, verdict: judge(scenario, history, stage) };
   });
-  const verdict = judge(scenario.property, history, unfinished.splice(0), scenario.check);
-  return { history, hash, verdict };
 }
 
-const unfinished: string[] = [];
-
-function judge(property: PropertyId, history: History, open: readonly string[], check: CheckOptions = {}): Verdict {
+function judge({ property, check }: Scenario, history: History, stage: Stage): Verdict {
   const [verdict] = checkAll(history, check, [property]);
   if (verdict === undefined) throw new RangeError(`No checker for ${property}.`);
-  if (property !== "P8" || open.length === 0) return verdict;
-  const sentence = `${open.join(" and ")} did not come to an end in the time that the scenario allows.`;
-  return { ...verdict, verdict: false, judged: verdict.judged + open.length, violationCount: open.length, violations: [{ sentence, witness: [] }] };
+  if (property !== "P8") return verdict;
+  const judged = verdict.judged + stage.demands;
+  const { unfinished } = stage;
+  if (unfinished.length === 0) return { ...verdict, judged };
+  const sentence = `${unfinished.join(" and ")} did not come to an end in the time that the scenario allows.`;
+  return {
+    ...verdict,
+    verdict: false,
+    judged,
+    violationCount: unfinished.length,
+    violations: [{ sentence, witness: [] }],
+  };
 }
 
 async function runArm(scenario: Scenario, arm: ArmName, firstSeed: number): Promise<ArmResult> {

@@ -11,6 +11,8 @@ export interface RedlockHabits {
   readonly token: "max" | "write-back" | "write-back unbound";
   /** Looks at the clock again when the answers are there. */
   readonly secondLook?: boolean;
+  /** How long it waits for each server; a third of the ttl unless said otherwise. */
+  readonly timeoutMs?: number;
   /** Waits a random time after a failure. */
   readonly jitter?: boolean;
   /** Asks each server twice, as a client library that retries does. */
@@ -56,7 +58,7 @@ export class RedlockClient implements LockClient {
     this.#count += 1;
     const grant = `${process.name}${process.incarnation}-${this.#count}`;
     const sentAt = process.clock.mono();
-    const counters = await this.#ask(ttlMs / 3, lock, grant, ttlMs);
+    const counters = await this.#ask(this.#habits.timeoutMs ?? ttlMs / 3, lock, grant, ttlMs);
     const got = counters.filter((c) => c > 0);
     const top = Math.max(0, ...got);
     let agreed = got.length >= quorum;

@@ -4,11 +4,15 @@ import type { Stage } from "./stage.ts";
 
 const TTL = { ttlMs: 2000 };
 
-function redlockArms(naive: RedlockHabits, ours: RedlockHabits): Readonly<Record<ArmName, Arm>> {
+function redlockArms(
+  naive: RedlockHabits,
+  ours: RedlockHabits,
+  nodes = 5,
+): Readonly<Record<ArmName, Arm>> {
   return {
-    naive: { lock: { kind: "redlock", habits: naive }, guard: "none", holds: false },
-    fence: { lock: { kind: "redlock", habits: naive }, guard: "fence", holds: false },
-    ringfence: { lock: { kind: "redlock", habits: ours }, guard: "claim", holds: true },
+    naive: { lock: { kind: "redlock", habits: naive, nodes }, guard: "none", holds: false },
+    fence: { lock: { kind: "redlock", habits: naive, nodes }, guard: "fence", holds: false },
+    ringfence: { lock: { kind: "redlock", habits: ours, nodes }, guard: "claim", holds: true },
   };
 }
 
@@ -92,7 +96,7 @@ export const SERVERS: readonly Scenario[] = [
     title: "the answers to acquire wait in a paused client for longer than the ttl",
     property: "P1",
     arms: {
-      ...redlockArms({ ...THREE_OF_FIVE, secondLook: false }, FOUR_OF_FIVE),
+      ...redlockArms({ ...THREE_OF_FIVE, secondLook: false, timeoutMs: 60_000 }, FOUR_OF_FIVE),
       ringfence: { lock: { kind: "core" }, guard: "claim", holds: true },
     },
     withinMs: 20_000,
@@ -112,9 +116,7 @@ export const SERVERS: readonly Scenario[] = [
     name: "redlock-naive-token",
     title: "the largest of a quorum's counters as a token",
     property: "P5",
-    arms: {
-      ...redlockArms(THREE_OF_FIVE, { quorum: 3, token: "write-back" }),
-    },
+    arms: redlockArms(THREE_OF_FIVE, { quorum: 3, token: "write-back" }),
     weather: { delaysMs: [1, 10, 40, 90], weights: [4, 2, 1, 1], lose: 0.4, repeat: 0 },
     seeds: 8,
     withinMs: 8000,
@@ -128,6 +130,7 @@ export const SERVERS: readonly Scenario[] = [
     arms: redlockArms(
       { quorum: 2, token: "write-back unbound", asksTwice: true },
       { quorum: 2, token: "write-back", asksTwice: true },
+      3,
     ),
     weather: { delaysMs: [1, 15, 60, 150], weights: [2, 1, 1, 1], lose: 0.2, repeat: 0.3 },
     seeds: 40,

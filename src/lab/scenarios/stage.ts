@@ -19,6 +19,8 @@ export class Stage {
   readonly table: TableServer | null = null;
   /** The lock's Redis servers; the first is the primary. */
   readonly redis: RedisServer[] = [];
+  /** How many things had to come to an end. */
+  demands = 0;
   readonly #arm: Arm;
   readonly #clients = new Map<string, LockClient>();
   readonly #open = new Set<string>();
@@ -182,11 +184,11 @@ export class Stage {
   }
 
   /** Something that has to come to an end: what does not is a lack of progress. */
-  must(what: string, work: Promise<unknown>): Promise<void> {
+  async must(what: string, work: Promise<unknown>): Promise<void> {
     this.#open.add(what);
-    return work.then(() => {
-      this.#open.delete(what);
-    });
+    this.demands += 1;
+    await work;
+    this.#open.delete(what);
   }
 
   /** What has not come to its end. */

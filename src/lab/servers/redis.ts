@@ -36,6 +36,8 @@ export class RedisServer {
   readonly #waiting = new Set<() => void>();
   /** Effects that it has applied since it started. */
   #offset = 0;
+  /** Every grant that it ever gave. */
+  readonly #granted = new Set<string>();
   readonly #early = new Map<number, readonly RedisEffect[]>();
   /** Processes that hear of every DEL of a key. */
   readonly #subscribers = new Map<string, { readonly client: SimProcess; readonly onMessage: () => void }[]>();
@@ -166,7 +168,10 @@ export class RedisServer {
     const { expiresAt } = effect;
     const ttlMs = expiresAt === null ? undefined : expiresAt - this.#now();
     const facts = { lock: key, grant, ...(ttlMs === undefined ? {} : { ttlMs }) };
-    this.#world.probe.ev(this.process, "event", was !== undefined && grantOf(was) === grant ? "srv.renew" : "srv.grant", facts);
+    // A lock that is made again for a grant that had it before is a renewal, and a wrong one: the checkers say so.
+    const again = (was !== undefined && grantOf(was) === grant) || this.#granted.has(grant);
+    this.#granted.add(grant);
+    this.#world.probe.ev(this.process, "event", again ? "srv.renew" : "srv.grant", facts);
     if (ttlMs !== undefined) this.#world.scheduler.after(ttlMs + 1, () => { this.#purge(); }, false);
   }
 
