@@ -2,6 +2,7 @@ import { checkAll, type PropertyId, type Verdict } from "../checkers/index.ts";
 import { History } from "../history.ts";
 import { ARMS, type Arm } from "../scenarios/scenario.ts";
 import { Stage } from "../scenarios/stage.ts";
+import type { Tamper } from "../servers/table.ts";
 import type { Choices } from "../sim/choices.ts";
 import type { Weather } from "../sim/network.ts";
 import { sealed } from "../sim/sealed.ts";
@@ -31,22 +32,31 @@ export interface Subject {
 /** What must hold of the production core whatever happens, as long as the lock service keeps its memory and its clock. */
 const CORE_PROPERTIES: readonly PropertyId[] = ["P1", "P3", "P4", "P5", "P6", "P11", "P12", "P14", "P15"];
 
-/** The production core and memory driver under everything that the protocol tolerates. */
-export const CORE: Subject = {
-  name: "core",
-  title: "the production core over the memory driver, under every fault that it tolerates",
-  ours: true,
-  async run(seed, choices) {
-    const history = new History({ scenario: "core", seed: String(seed), backend: "memory" });
-    const swarm = swarmOf(seed);
-    const out = await sealed(async () =>
-      runCore({ seed, swarm, history, ...(choices === undefined ? {} : { choices }) }),
-    );
-    const broken = checkAll(history, {}, CORE_PROPERTIES).filter(({ verdict }) => verdict === false);
-    if (out.stuck.length > 0) broken.push(noProgress(out.stuck));
-    return { choices: out.choices, history, hash: out.hash, broken };
-  },
-};
+/** The production core and memory driver under everything that the protocol tolerates; with `tamper`, a wrong driver. */
+export function coreSubject(tamper?: Tamper): Subject {
+  return {
+    name: "core",
+    title: "the production core over the memory driver, under every fault that it tolerates",
+    ours: true,
+    async run(seed, choices) {
+      const history = new History({ scenario: "core", seed: String(seed), backend: "memory" });
+      const out = await sealed(async () =>
+        runCore({
+          seed,
+          swarm: swarmOf(seed),
+          history,
+          ...(choices === undefined ? {} : { choices }),
+          ...(tamper === undefined ? {} : { table: { tamper } }),
+        }),
+      );
+      const broken = checkAll(history, {}, CORE_PROPERTIES).filter(
+        ({ verdict }) => verdict === false,
+      );
+      if (out.stuck.length > 0) broken.push(noProgress(out.stuck));
+      return { choices: out.choices, history, hash: out.hash, broken };
+    },
+  };
+}
 
 function noProgress(stuck: readonly string[]): Verdict {
   const sentence = `${stuck.join(", ")} did not get the lock any more after every fault was over.`;
@@ -122,7 +132,7 @@ const QUORUM: Arm = { lock: { kind: "redlock", habits: { quorum: 2, token: "max"
 
 /** What can be explored, by name. Every one but the core is there to be broken. */
 export const SUBJECTS: readonly Subject[] = [
-  CORE,
+  coreSubject(),
   freePlay({
     name: "S04",
     title: "the articles' fence: a late write before the successor's first write",

@@ -47,6 +47,7 @@ export const PAUSES: readonly Scenario[] = [
     async play(s) {
       const a = await s.acquire("A", RENEWED);
       const from = await s.open("A", a);
+      await s.sleep("A", 800);
       s.pauseFor("A", 4900);
       await s.section("B", TTL);
       await s.sleep("A", 3000);
