@@ -1,2 +1,4 @@
 #!/usr/bin/env node
-export {};
+import { commandLine } from "./command-line.ts";
+
+process.exit(await commandLine(process.argv.slice(2), process.env));

@@ -16,4 +16,6 @@ export interface Clock {
 /** A timer that was started; cancelling it twice, or after it fired, does nothing. */
 export interface Timer {
   cancel(): void;
+  /** Whether it keeps the process alive from now on. */
+  setRef(ref: boolean): void;
 }

@@ -31,7 +31,7 @@ export interface Engine {
   /** Waiters by the time at which something is due for them. */
   readonly waits: DueQueue<WaitingPlace>;
   newIds(): GrantIds;
-  newLease(tenure: Tenure, previousToken: bigint | null): LiveLease;
+  newLease(tenure: Tenure, previousToken: bigint | null, now: number): LiveLease;
   /** A queue that has nothing left may be forgotten. */
   forget(name: string): void;
 }

@@ -1,7 +1,8 @@
-import { GuardScopeError, InvalidArgumentError, StaleTokenError } from "./errors.ts";
+import { show } from "./duration.ts";
+import { InvalidArgumentError } from "./errors.ts";
 import { isToken } from "./fencing-token.ts";
 import type { FencedLease } from "./lease.ts";
-import { checkName } from "./lock-name.ts";
+import { checkName, compareNames } from "./lock-name.ts";
 import type { Mac } from "./mac.ts";
 import { checkKeys, isId, readSequencer, type SequencerKey } from "./sequencer.ts";
 
@@ -26,23 +27,65 @@ export interface GuardOptions {
   readonly keys?: readonly SequencerKey[];
 }
 
-/** A guard over an asynchronous client. `Db` opens transactions, `Tx` is one. */
-export interface Guard<Db, Tx> {
+/**
+ * A guard over an asynchronous client. `Db` opens transactions, `Tx` is one. Guard entries and guarded data live in the
+ * same store: verifying in one and writing in another guards nothing.
+ */
+export interface Guard<Db, Tx> extends GuardUpkeep<Db> {
+  /**
+   * Claims, runs `fn`, and commits both in one transaction; rolls back when `fn` throws. `fn` may run more than once
+   * where the store makes transactions repeat.
+   * @throws StaleTokenError, GuardScopeError, LeaseLostError, LeaseReleasedError, InvalidArgumentError, BackendError
+   */
   run<T>(
     db: Db,
     resources: Resources,
     credential: Credential,
     fn: (tx: Tx) => Promise<T>,
   ): Promise<T>;
+  /**
+   * Installs the holder's pair at every resource, or at none. Comes before the holder's first read; every holder of
+   * the lock claims the same whole set.
+   * @throws StaleTokenError, GuardScopeError, LeaseLostError, LeaseReleasedError, InvalidArgumentError, BackendError
+   */
   claim(db: Db, resources: Resources, credential: Credential): Promise<void>;
+  /**
+   * Passes only while every resource still has the holder's pair, and makes the transaction fail when that changes
+   * before its commit. Decides nothing about what is written outside `tx`.
+   * @throws StaleTokenError, GuardScopeError, LeaseLostError, LeaseReleasedError, InvalidArgumentError, BackendError
+   */
   verify(tx: Tx, resources: Resources, credential: Credential): Promise<void>;
 }
 
-/** A guard over a synchronous client (SQLite, memory): inside `run` everything is synchronous. */
-export interface SyncGuard<Db, Tx> {
-  run<T>(db: Db, resources: Resources, credential: Credential, fn: (tx: Tx) => T): Promise<T>;
+/** A guard over a synchronous client (SQLite, memory): like `Guard`, but inside a transaction everything is synchronous. */
+export interface SyncGuard<Db, Tx> extends GuardUpkeep<Db> {
+  /** As `Guard.run`; a body that returns a promise is refused with `InvalidArgumentError` and rolled back. */
+  run<T>(
+    db: Db,
+    resources: Resources,
+    credential: Credential,
+    fn: (tx: Tx) => T,
+  ): Promise<Awaited<T>>;
+  /** As `Guard.claim`. */
   claim(db: Db, resources: Resources, credential: Credential): Promise<void>;
+  /** As `Guard.verify`, at once. */
   verify(tx: Tx, resources: Resources, credential: Credential): void;
+}
+
+/** What operators do to a guard's entries. */
+interface GuardUpkeep<Db> {
+  /**
+   * Moves a resource to another scope, for a lock that moved to another backend, namespace or name. Doing it again
+   * changes nothing; moving back keeps what `from` had reached. Stop the holders of `from` first: their lock does not
+   * exclude those of `to`.
+   * @throws GuardScopeError when the entry belongs to neither, InvalidArgumentError
+   */
+  adopt(db: Db, resource: string, adoption: Adoption): Promise<void>;
+  /**
+   * Deletes entries last claimed or verified before `before`, and resolves to their number. Their tokens stay refused
+   * through a floor per scope, which is kept for good. A holder whose entry went must claim anew with a later token.
+   */
+  purge(db: Db, before: Date): Promise<number>;
 }
 
 /** What a guard stores per resource, and what a holder presents. */
@@ -56,6 +99,8 @@ export interface Claim {
 export interface Presentation extends Claim {
   /** @throws LeaseLostError, LeaseReleasedError when it is a lease of this process that is over */
   checkDeadline(): void;
+  /** Milliseconds that a lease of this process has left; Infinity for what came from elsewhere. */
+  remainingMs(): number;
 }
 
 /** A deliberate move of an entry to another scope: the entry of `from` becomes one of `to` with at least `floor`. */
@@ -66,7 +111,8 @@ export interface Adoption {
   readonly floor: bigint;
 }
 
-const ALWAYS = (): void => undefined;
+/** What came from another process has no deadline that this one could know. */
+const ELSEWHERE = { checkDeadline: (): void => undefined, remainingMs: (): number => Infinity };
 
 /**
  * Reads a credential.
@@ -80,21 +126,29 @@ export function presentationOf(
   if (typeof credential === "string") {
     const { token, grantId, scope, mode } = readSequencer(credential, keys, mac);
     if (mode !== "exclusive") throw refused(`a sequencer of a lease in mode "${mode}"`);
-    return { token, grantId, scope, checkDeadline: ALWAYS };
+    return { token, grantId, scope, ...ELSEWHERE };
   }
   if (typeof credential !== "object" || (credential as unknown) === null)
     throw refused(typeof credential);
   const { token, grantId, scope } = credential;
   if ("assertHeld" in credential) {
     if ((credential.mode as string) !== "exclusive")
-      throw refused(`a lease in mode "${credential.mode as string}"`);
+      throw refused(`a lease in mode "${credential.mode}"`);
     if (!isToken(token)) throw refused("a lease without a fencing token");
-    return { token, grantId, scope, checkDeadline: credential.assertHeld.bind(credential) };
+    return {
+      token,
+      grantId,
+      scope,
+      checkDeadline: () => {
+        credential.assertHeld();
+      },
+      remainingMs: () => credential.remainingMs(),
+    };
   }
   if ((credential.trust as unknown) !== true) throw refused("a bare pair without `trust: true`");
   if (!isToken(token) || !isId(grantId) || !isId(scope))
     throw refused("a pair with a missing or impossible part");
-  return { token, grantId, scope, checkDeadline: ALWAYS };
+  return { token, grantId, scope, ...ELSEWHERE };
 }
 
 function refused(what: string): InvalidArgumentError {
@@ -110,47 +164,20 @@ export function guardKeys(options: GuardOptions): readonly SequencerKey[] {
   return keys;
 }
 
-/** The resources as a sorted list without repeats: one order for every holder. */
+/**
+ * The resources as a list without repeats, sorted by encoded name: one order for every holder.
+ * @throws InvalidArgumentError for an empty list or an impossible name
+ */
 export function resourceList(resources: Resources): readonly string[] {
-  const list = [...new Set(typeof resources === "string" ? [resources] : resources)];
-  if (list.length === 0)
-    throw new InvalidArgumentError("Expected at least one resource, got none.");
-  for (const resource of list) checkName(resource, "resource");
-  return list.sort();
-}
-
-/** What stands at a resource: its entry, or for a missing one the floor that a purge left (0: none). */
-export interface Standing {
-  readonly entry: Claim | null;
-  readonly floor: bigint;
-}
-
-/**
- * Decides a claim: passes when the token rises above what is stored, or is the same grant's again.
- * @throws StaleTokenError, GuardScopeError
- */
-export function decideClaim(resource: string, standing: Standing, claim: Claim): void {
-  const { entry, floor } = standing;
-  if (entry !== null && entry.scope !== claim.scope)
-    throw new GuardScopeError(resource, entry.scope, claim.scope);
-  const highest = entry === null || floor > entry.token ? floor : entry.token;
-  if (claim.token > highest) return;
-  if (entry !== null && claim.token === entry.token && claim.grantId === entry.grantId) return;
-  throw new StaleTokenError({ resource, presented: claim.token, highest, step: "claim" });
-}
-
-/**
- * Decides a verify: passes only while the stored pair is the presented one.
- * @throws StaleTokenError, GuardScopeError
- */
-export function decideVerify(resource: string, entry: Claim | null, claim: Claim): void {
-  if (entry !== null && entry.scope !== claim.scope)
-    throw new GuardScopeError(resource, entry.scope, claim.scope);
-  if (entry !== null && entry.token === claim.token && entry.grantId === claim.grantId) return;
-  throw new StaleTokenError({
-    resource,
-    presented: claim.token,
-    highest: entry?.token ?? null,
-    step: "verify",
-  });
+  const given: unknown = typeof resources === "string" ? [resources] : resources;
+  if (!Array.isArray(given) || given.length === 0)
+    throw new InvalidArgumentError(
+      `Expected a resource, or a list of at least one, got ${show(resources)}.`,
+    );
+  const list = new Set<string>();
+  for (const resource of given as readonly unknown[]) {
+    checkName(resource, "resource");
+    list.add(resource);
+  }
+  return [...list].sort(compareNames);
 }

@@ -1,4 +1,3 @@
-import type { GoneReason } from "./driver.ts";
 import { type Duration } from "./duration.ts";
 import { BackendError, UnsupportedError } from "./errors.ts";
 import { encodeExport } from "./exported.ts";
@@ -8,6 +7,7 @@ import { asBackendError } from "./link.ts";
 import type { Keeper, LiveLease } from "./live-lease.ts";
 import type { ManagerEngine } from "./manager.ts";
 import { parseTtl } from "./options.ts";
+import type { ReturnOutcome } from "./returns.ts";
 import { writeSequencer } from "./sequencer.ts";
 import type { Tenure } from "./tenure.ts";
 
@@ -115,19 +115,14 @@ export class LeaseKeeper implements Keeper {
   }
 
   /** Gives a tenure's record back; with `raiseTo` the name's counter is raised in the same step. */
-  async giveBack(
-    tenure: Tenure,
-    raiseTo?: bigint,
-  ): Promise<{ kind: "released" | "unknown" } | { kind: "gone"; reason: GoneReason }> {
-    const { returns, clock } = this.#engine;
+  async giveBack(tenure: Tenure, raiseTo?: bigint): Promise<ReturnOutcome> {
     const { requestTimeoutMs } = tenure.terms;
-    const slept = this.now() - clock.mono();
-    return await returns.give({
+    return await this.#engine.returns.give({
       ref: raiseTo === undefined ? tenure.ref() : { ...tenure.ref(), raiseTo },
       late: tenure.late,
       timeoutMs: requestTimeoutMs,
       budgetMs: requestTimeoutMs,
-      oursUntilMs: tenure.deadline - slept,
+      oursUntilMs: tenure.deadline - this.#engine.holderClock.sleptMs,
     });
   }
 

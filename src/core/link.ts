@@ -2,6 +2,7 @@ import type { Requirements } from "./capabilities.ts";
 import { unmet } from "./capabilities.ts";
 import type { Clock } from "./clock.ts";
 import { type Backend, type Driver, type DriverContext, DriverError, type Io } from "./driver.ts";
+import { type Due, DueQueue } from "./due-queue.ts";
 import {
   BackendConfigError,
   BackendError,
@@ -14,13 +15,17 @@ import {
 const OPEN_MS = 10_000;
 
 /** One call's limits; the signal is made only for a driver that reads it. */
-class CallIo implements Io {
+class CallIo implements Io, Due {
+  dueAt = -1;
   readonly timeoutMs: number;
+  /** Called when the time is up. */
+  readonly expire: (io: CallIo) => void;
   #controller: AbortController | undefined;
   #over = false;
 
-  constructor(timeoutMs: number) {
+  constructor(timeoutMs: number, expire: (io: CallIo) => void) {
     this.timeoutMs = timeoutMs;
+    this.expire = expire;
   }
 
   get signal(): AbortSignal {
@@ -87,6 +92,8 @@ export class Link {
   readonly #required: Requirements;
   readonly #trustSettings: boolean;
   readonly #clock: Clock;
+  /** What is under way, by the time at which it is given up. Who waits for it keeps the process alive, not this. */
+  readonly #calls: DueQueue<CallIo>;
   #opening: Promise<Backend> | undefined;
   #backend: Backend | undefined;
 
@@ -100,6 +107,13 @@ export class Link {
     this.#required = options.required;
     this.#trustSettings = options.trustSettings;
     this.#clock = context.clock;
+    this.#calls = new DueQueue(
+      context.clock,
+      () => context.clock.mono(),
+      (due) => {
+        for (const io of due) io.expire(io);
+      },
+    );
   }
 
   /**
@@ -107,9 +121,30 @@ export class Link {
    * comes later is dropped.
    */
   async call<T>(timeoutMs: number, run: (backend: Backend, io: Io) => Promise<T>): Promise<T> {
-    return await this.#bounded(timeoutMs, async (io) =>
-      run(this.#backend ?? (await this.#open()), io),
-    );
+    return await new Promise<T>((resolve, reject) => {
+      const io = new CallIo(timeoutMs, (over) => {
+        over.end();
+        // A backend that was never opened was never asked either.
+        const outcome = this.#backend === undefined ? "not-applied" : "unknown";
+        reject(new DriverError("timeout", outcome, `no answer within ${Math.round(timeoutMs)} ms`));
+      });
+      this.#calls.set(io, this.#clock.mono() + timeoutMs);
+      const backend = this.#backend;
+      const answer =
+        backend === undefined
+          ? this.#open().then(async (opened) => run(opened, io))
+          : run(backend, io);
+      answer.then(
+        (value) => {
+          this.#calls.delete(io);
+          resolve(value);
+        },
+        (error: unknown) => {
+          this.#calls.delete(io);
+          reject(asDriverError(error));
+        },
+      );
+    });
   }
 
   /** Closes what was opened. */
@@ -118,34 +153,6 @@ export class Link {
     this.#backend = undefined;
     this.#opening = undefined;
     await backend?.close();
-  }
-
-  async #bounded<T>(timeoutMs: number, run: (io: Io) => Promise<T>): Promise<T> {
-    const io = new CallIo(timeoutMs);
-    return await new Promise<T>((resolve, reject) => {
-      const timer = this.#clock.timer(
-        timeoutMs,
-        () => {
-          io.end();
-          // A backend that was never opened was never asked either.
-          const outcome = this.#backend === undefined ? "not-applied" : "unknown";
-          reject(
-            new DriverError("timeout", outcome, `no answer within ${Math.round(timeoutMs)} ms`),
-          );
-        },
-        true,
-      );
-      run(io).then(
-        (value) => {
-          timer.cancel();
-          resolve(value);
-        },
-        (error: unknown) => {
-          timer.cancel();
-          reject(asDriverError(error));
-        },
-      );
-    });
   }
 
   async #open(): Promise<Backend> {
@@ -158,6 +165,23 @@ export class Link {
       },
     );
     return await this.#opening;
+  }
+
+  async #bounded<T>(timeoutMs: number, run: (io: Io) => Promise<T>): Promise<T> {
+    return await new Promise<T>((resolve, reject) => {
+      const io = new CallIo(timeoutMs, (over) => {
+        over.end();
+        reject(
+          new DriverError("timeout", "not-applied", `not open within ${Math.round(timeoutMs)} ms`),
+        );
+      });
+      this.#calls.set(io, this.#clock.mono() + timeoutMs);
+      run(io)
+        .then(resolve, reject)
+        .finally(() => {
+          this.#calls.delete(io);
+        });
+    });
   }
 
   async #connect(io: Io): Promise<Backend> {

@@ -60,34 +60,30 @@ export class NameQueue implements TicketOwner, WaiterOwner {
     return this.#head?.holder ?? null;
   }
 
-  /** Waits for a lease on these terms. */
-  async enter(terms: Terms, signal: AbortSignal | undefined): Promise<LiveLease> {
-    return await new Promise<LiveLease>((resolve, reject) => {
-      const waiter = new Waiter(this, terms, this.#engine.clock.mono(), signal, {
-        resolve,
-        reject,
-      });
-      if (this.#count >= MAX_WAITERS) {
-        const facts = { operation: "acquire", outcome: "not-applied" } as const;
-        reject(
-          new BackendUnavailableError(
-            `${MAX_WAITERS} callers of this process wait for "${this.name}" already`,
-            facts,
-          ),
-        );
-        return;
-      }
-      this.#engine.hold.begin();
-      this.#append(waiter);
-      if (signal !== undefined) {
-        waiter.onAbort = () => {
-          void this.#leave(waiter, signal.reason);
-        };
-        signal.addEventListener("abort", waiter.onAbort, { once: true });
-      }
-      if (terms.waitMs !== Infinity || this.#head !== waiter) this.#watch(waiter);
-      this.#pump();
-    });
+  /** Waits for a lease on these terms; exactly one of the two functions is called. */
+  enter(
+    terms: Terms,
+    signal: AbortSignal | undefined,
+    resolve: (lease: LiveLease) => void,
+    reject: (error: unknown) => void,
+  ): void {
+    if (this.#count >= MAX_WAITERS) {
+      const facts = { operation: "acquire", outcome: "not-applied" } as const;
+      const sentence = `${MAX_WAITERS} callers of this process wait for "${this.name}" already`;
+      reject(new BackendUnavailableError(sentence, facts));
+      return;
+    }
+    const waiter = new Waiter(this, terms, this.#engine.clock.mono(), signal, resolve, reject);
+    this.#engine.hold.begin();
+    this.#append(waiter);
+    if (signal !== undefined) {
+      waiter.onAbort = () => {
+        void this.#leave(waiter, signal.reason);
+      };
+      signal.addEventListener("abort", waiter.onAbort, { once: true });
+    }
+    if (terms.waitMs !== Infinity || this.#head !== waiter) this.#watch(waiter);
+    this.#pump();
   }
 
   /** Ends every wait, as the manager closes. */
@@ -102,15 +98,15 @@ export class NameQueue implements TicketOwner, WaiterOwner {
   handOn(lease: LiveLease): boolean {
     const { tenure } = lease;
     const next = this.#head;
-    if (next === undefined || tenure !== this.#tenure || !this.#mayHandOn(tenure, next))
-      return false;
+    if (next === undefined || tenure !== this.#tenure) return false;
     const now = this.#engine.holderClock.now();
+    if (!this.#mayHandOn(tenure, next, now)) return false;
     if (tenure.handOffs === 0) tenure.handedOffAt = now;
     tenure.handOffs += 1;
     const previous = tenure.token;
     if (tenure.token !== null) tenure.token += 1n;
     this.#passOn(next);
-    this.#serve(next, tenure, previous);
+    this.#serve(next, tenure, previous, now);
     return true;
   }
 
@@ -147,9 +143,9 @@ export class NameQueue implements TicketOwner, WaiterOwner {
     const { ids, late, terms } = ticket;
     const { marginRatio } = this.#engine.settings;
     const tenure = new Tenure(this, terms, { ids, granted, sentAt, late, marginRatio });
-    if (waiter === undefined || this.#engine.holderClock.now() >= tenure.deadline)
-      return "too-late";
-    this.#serve(waiter, tenure, granted.previousToken);
+    const now = this.#engine.holderClock.now();
+    if (waiter === undefined || now >= tenure.deadline) return "too-late";
+    this.#serve(waiter, tenure, granted.previousToken, now);
     this.#pump();
     return "taken";
   }
@@ -191,14 +187,13 @@ export class NameQueue implements TicketOwner, WaiterOwner {
     return this.#engine.settings.handOff && this.#engine.declared.mints === "at-grant";
   }
 
-  #mayHandOn(tenure: Tenure, next: Waiter): boolean {
+  #mayHandOn(tenure: Tenure, next: Waiter, now: number): boolean {
     if (!this.#handsOff || tenure.over || tenure.keepUntil > 0) return false;
     if (next.terms.mode !== "exclusive" || !sameTerms(next.terms, tenure.terms)) return false;
     if (
       tenure.token === null ? tenure.lastToken !== null : tenure.token >= (tenure.lastToken ?? 0n)
     )
       return false;
-    const now = this.#engine.holderClock.now();
     if (
       tenure.handOffs >= HAND_OFFS ||
       (tenure.handOffs > 0 && now - tenure.handedOffAt >= HAND_OFF_MS)
@@ -244,16 +239,21 @@ export class NameQueue implements TicketOwner, WaiterOwner {
     );
   }
 
-  #serve(waiter: Waiter, tenure: Tenure, previousToken: bigint | null): void {
+  #serve(waiter: Waiter, tenure: Tenure, previousToken: bigint | null, now: number): void {
     this.#detach(waiter);
     this.#engine.hold.end();
-    waiter.resolve(this.begin(tenure, previousToken, waiter.startedAt));
+    waiter.resolve(this.begin(tenure, previousToken, waiter.startedAt, now));
   }
 
   /** The lease of a tenure that was just granted, or handed on. `startedAt`: when it was asked for, by `clock.mono()`. */
-  begin(tenure: Tenure, previousToken: bigint | null, startedAt: number): LiveLease {
+  begin(
+    tenure: Tenure,
+    previousToken: bigint | null,
+    startedAt: number,
+    now: number = this.#engine.holderClock.now(),
+  ): LiveLease {
     if (tenure.terms.mode === "exclusive") this.#tenure = tenure;
-    const lease = this.#engine.newLease(tenure, previousToken);
+    const lease = this.#engine.newLease(tenure, previousToken, now);
     this.#engine.keepalive.schedule(tenure);
     const { events, clock } = this.#engine;
     if (events.wants("acquired"))

@@ -4,7 +4,7 @@ import type { Clock } from "./clock.ts";
 import type { Host } from "./driver.ts";
 import type { Duration } from "./duration.ts";
 import type { EventSink, LockEventName, LockEvents } from "./events.ts";
-import type { Credential } from "./guard.ts";
+import type { Guard, SyncGuard } from "./guard.ts";
 import type { Holder } from "./holder.ts";
 import type { Lease, LeaseSet } from "./lease.ts";
 import type { Mac } from "./mac.ts";
@@ -48,15 +48,7 @@ export interface RequestExtras {
 
 /** A guard with the resource that `request` claims before its body and verifies after it. */
 export interface GuardBinding<Db, Tx> {
-  readonly guard: {
-    claim(db: Db, resources: string | readonly string[], credential: Credential): Promise<void>;
-    run<T>(
-      db: Db,
-      resources: string | readonly string[],
-      credential: Credential,
-      fn: (tx: Tx) => T,
-    ): Promise<Awaited<T>>;
-  };
+  readonly guard: Pick<Guard<Db, Tx>, "claim" | "run"> | Pick<SyncGuard<Db, Tx>, "claim" | "run">;
   readonly db: Db;
   /** One resource, or the whole set that every holder of the lock claims; the lock name by default. */
   readonly resource?: string | readonly string[];

@@ -135,7 +135,10 @@ export class ManagerEngine implements Engine {
     this.checkOpen();
     signal?.throwIfAborted();
     this.#tellRequested(name, terms.mode);
-    if (terms.waitMs > 0) return await this.queueOf(name).enter(terms, signal);
+    if (terms.waitMs > 0)
+      return await new Promise<LiveLease>((resolve, reject) => {
+        this.queueOf(name).enter(terms, signal, resolve, reject);
+      });
     const startedAt = this.clock.mono();
     const lease = await this.#attemptOnce(name, terms, signal);
     if (lease instanceof LiveLease) return lease;
@@ -186,7 +189,7 @@ export class ManagerEngine implements Engine {
   }
 
   newIds(): GrantIds {
-    const secret = String.fromCharCode(...this.random.bytes(20));
+    const secret = String.fromCharCode.apply(null, this.random.bytes(20) as unknown as number[]);
     return { secret, grantId: this.grantIdOf(secret) };
   }
 
@@ -195,8 +198,7 @@ export class ManagerEngine implements Engine {
     return this.mac.sha256(secret).slice(0, 27);
   }
 
-  newLease(tenure: Tenure, previousToken: bigint | null): LiveLease {
-    const now = this.holderClock.now();
+  newLease(tenure: Tenure, previousToken: bigint | null, now: number): LiveLease {
     if (tenure.token === null || tenure.terms.mode === "permits")
       return new LiveLease(tenure, this.keeper, now);
     return new FencedLiveLease(tenure, this.keeper, now, tenure.token, previousToken);
@@ -222,6 +224,7 @@ export class ManagerEngine implements Engine {
       await this.link.close();
       await this.events.close();
       this.hold.end();
+      this.hold.close();
     }
   }
 

@@ -115,7 +115,7 @@ export function checkOptions(options: unknown, known: readonly string[]): void {
 }
 
 /** The known word that is at most two edits away from `word`. */
-export function nearest(word: string, known: readonly string[]): string | null {
+function nearest(word: string, known: readonly string[]): string | null {
   let best: string | null = null;
   let least = 3;
   for (const candidate of known) {
@@ -158,7 +158,7 @@ function flag(option: string, value: unknown, otherwise: boolean): boolean {
 }
 
 /** Milliseconds of `"forever"` or of a duration. */
-export function parseWait(value: unknown): number {
+function parseWait(value: unknown): number {
   return value === "forever" ? Infinity : parseDuration("wait", value, WAIT);
 }
 

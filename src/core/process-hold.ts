@@ -15,12 +15,18 @@ export class ProcessHold {
 
   begin(): void {
     this.#pending += 1;
-    if (this.#pending === 1) this.#arm();
+    if (this.#pending > 1) return;
+    if (this.#timer === undefined) this.#arm();
+    else this.#timer.setRef(true);
   }
 
   end(): void {
     this.#pending -= 1;
-    if (this.#pending > 0) return;
+    if (this.#pending === 0) this.#timer?.setRef(false);
+  }
+
+  /** Gives the timer up. */
+  close(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
   }
@@ -31,7 +37,7 @@ export class ProcessHold {
       () => {
         this.#arm();
       },
-      true,
+      this.#pending > 0,
     );
   }
 }

@@ -2,6 +2,7 @@ import { show } from "./duration.ts";
 import type { LeaseLostError } from "./errors.ts";
 import { DeadlockError, InvalidArgumentError, type Outcome, StaleTokenError } from "./errors.ts";
 import { MAX_TOKEN } from "./fencing-token.ts";
+import type { Resources } from "./guard.ts";
 import type { FencedLease } from "./lease.ts";
 import { LiveLease } from "./live-lease.ts";
 import type { AcquireOptions, GuardBinding, RequestExtras } from "./lock-manager.ts";
@@ -156,6 +157,16 @@ export async function runBody(
   }
 }
 
+/** A guard over an asynchronous or a synchronous client: only the body's own type tells them apart. */
+interface AnyGuard {
+  run(
+    db: unknown,
+    resources: Resources,
+    credential: FencedLease,
+    fn: (tx: unknown) => unknown,
+  ): Promise<unknown>;
+}
+
 interface Guarded {
   readonly terms: Terms;
   readonly guard: GuardBinding<unknown, unknown>;
@@ -178,10 +189,15 @@ async function runGuarded(
   const work = async (held: LiveLease | null): Promise<unknown> => {
     const credential = held as unknown as FencedLease;
     try {
-      return await guard.guard.run(guard.db, guard.resource ?? lease.name, credential, (tx) => {
-        refusal.claimed = true;
-        return body(held, tx);
-      });
+      return await (guard.guard as AnyGuard).run(
+        guard.db,
+        guard.resource ?? lease.name,
+        credential,
+        (tx) => {
+          refusal.claimed = true;
+          return body(held, tx);
+        },
+      );
     } catch (error) {
       if (!refusal.claimed && error instanceof StaleTokenError && error.step === "claim")
         refusal.stale = error;

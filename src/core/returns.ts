@@ -44,9 +44,8 @@ export class Returns {
 
   /** Never rejects. */
   async give(order: ReturnOrder): Promise<ReturnOutcome> {
-    const startedAt = this.#clock.mono();
     const progress = { late: order.late, maybeFreed: false, tries: 0 };
-    for (;;) {
+    for (const startedAt = this.#clock.mono(); ; ) {
       const outcome = await this.#try(order, progress);
       if (outcome.kind !== "unknown") return outcome;
       const pause = backoffMs(this.#random, progress.tries, 10, 500);

@@ -49,7 +49,7 @@ export function writeSequencer(
   key: SequencerKey | undefined,
   mac: Mac,
 ): string {
-  const json = JSON.stringify({ ...payload, token: payload.token.toString() });
+  const json = canonical(payload);
   const head = `rf1.${key?.kid ?? ""}.${encode(json)}`;
   return `${head}.${key === undefined ? "" : mac.hmac(key.secret, head)}`;
 }
@@ -107,9 +107,13 @@ function payloadOf(body: string): SequencerPayload {
   checkName(name, "sequencer's lock name");
   const payload = { name, mode: mode as Mode, token: number, grantId, scope };
   // One spelling only: another order, extra fields or white space would be a second string for the same right.
-  if (JSON.stringify({ ...payload, token: number.toString() }) !== json)
-    throw malformed("its payload is not in its one form");
+  if (canonical(payload) !== json) throw malformed("its payload is not in its one form");
   return payload;
+}
+
+/** The payload's one spelling: these fields, in this order, whatever else the object carries. */
+function canonical({ name, mode, token, grantId, scope }: SequencerPayload): string {
+  return JSON.stringify({ name, mode, token: token.toString(), grantId, scope });
 }
 
 /** Whether `value` has the form of a grant id or scope: 160 bits as base64url. */

@@ -10,7 +10,7 @@ import type { GrantIds } from "./tenure.ts";
 import type { Waiter } from "./waiter.ts";
 
 /** How long an acquire that was never answered goes on asking. */
-export const OUTAGE_MS = 5000;
+const OUTAGE_MS = 5000;
 
 /** What a ticket tells its queue. */
 export interface TicketOwner {
@@ -67,15 +67,25 @@ export class Ticket {
 
   /** Asks until it is granted, failed or abandoned. Never rejects. */
   async run(): Promise<void> {
+    // Before the first ask: the wake-up may be faster than the answer that says "queued".
+    this.#engine.wakes.set(this.ids.grantId, this);
     while (!this.#abandoned) {
       this.#woken = false;
       const sentAt = this.#engine.holderClock.now();
-      const answer = await this.#attempt();
+      let answer: Answer | DriverError;
+      try {
+        const ask = this.#ask();
+        answer = await this.#engine.link.call(this.#timeoutMs(), async (backend, io) =>
+          backend.attempt(ask, io),
+        );
+      } catch (error) {
+        answer = asDriverError(error);
+      }
       if (this.isOver()) break;
       const pause = this.#react(answer, sentAt);
       if (pause === null) break;
       this.#owner.waiting(this);
-      await this.#pause(pause);
+      if (pause > 0) await this.#pause(pause);
     }
     this.#engine.wakes.delete(this.ids.grantId);
   }
@@ -98,9 +108,8 @@ export class Ticket {
     return this.#abandoned;
   }
 
-  async #attempt(): Promise<Answer | DriverError> {
+  #ask(): Ask {
     const { terms } = this;
-    const mono = this.#engine.clock.mono();
     if (this.waiter !== undefined) this.waiter.attempts += 1;
     const ask: Ask = {
       name: this.#owner.name,
@@ -115,20 +124,21 @@ export class Ticket {
       ...(terms.above === undefined ? {} : { above: terms.above }),
       ...(this.#seen === undefined
         ? {}
-        : { seen: { version: this.#seen.version, forMs: mono - this.#seen.since } }),
+        : {
+            seen: {
+              version: this.#seen.version,
+              forMs: this.#engine.clock.mono() - this.#seen.since,
+            },
+          }),
     };
-    const left =
-      this.answered || this.waiter === undefined
-        ? Infinity
-        : this.waiter.startedAt + OUTAGE_MS - mono;
-    const timeoutMs = Math.min(terms.requestTimeoutMs, Math.max(50, left));
-    try {
-      return await this.#engine.link.call(timeoutMs, async (backend, io) =>
-        backend.attempt(ask, io),
-      );
-    } catch (error) {
-      return asDriverError(error);
-    }
+    return ask;
+  }
+
+  #timeoutMs(): number {
+    const { requestTimeoutMs } = this.terms;
+    if (this.answered || this.waiter === undefined) return requestTimeoutMs;
+    const left = this.waiter.startedAt + OUTAGE_MS - this.#engine.clock.mono();
+    return Math.min(requestTimeoutMs, Math.max(50, left));
   }
 
   /** What to do with an answer: how long to pause, or `null` when the ticket has come to its end. */
@@ -182,7 +192,6 @@ export class Ticket {
     if (answer.queued) {
       this.#join = "kept";
       this.#tries = 0;
-      this.#engine.wakes.set(this.ids.grantId, this);
       return Math.max(1, Math.min(answer.askAgainMs, answer.keepEntryMs / 3));
     }
     this.#tries += 1;
@@ -194,6 +203,7 @@ export class Ticket {
   #restart(): number {
     this.#engine.wakes.delete(this.ids.grantId);
     this.ids = this.#engine.newIds();
+    this.#engine.wakes.set(this.ids.grantId, this);
     this.late = false;
     this.#join = "yes";
     this.#tries += 1;
@@ -218,7 +228,7 @@ export class Ticket {
   }
 
   async #pause(ms: number): Promise<void> {
-    if (this.#woken || ms <= 0) return;
+    if (this.#woken) return;
     await new Promise<void>((resolve) => {
       const timer = this.#engine.clock.timer(
         ms,

@@ -41,6 +41,11 @@ export class HolderClock {
     this.#wallOffsetMs = clock.wall() - mono;
   }
 
+  /** What this clock is ahead of the monotonic one, as of the last reading. */
+  get sleptMs(): number {
+    return this.#sleptMs;
+  }
+
   /** Milliseconds on the holder's clock. Only differences mean anything. */
   now(): number {
     const mono = this.#clock.mono();

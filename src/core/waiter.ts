@@ -38,18 +38,16 @@ export class Waiter implements WaitingPlace {
     terms: Terms,
     startedAt: number,
     signal: AbortSignal | undefined,
-    settle: {
-      readonly resolve: (lease: LiveLease) => void;
-      readonly reject: (error: unknown) => void;
-    },
+    resolve: (lease: LiveLease) => void,
+    reject: (error: unknown) => void,
   ) {
     this.#owner = owner;
     this.terms = terms;
     this.startedAt = startedAt;
     this.signal = signal;
     this.noteAt = startedAt + NOTE_MS;
-    this.#resolve = settle.resolve;
-    this.#reject = settle.reject;
+    this.#resolve = resolve;
+    this.#reject = reject;
   }
 
   get untilMs(): number {

@@ -17,7 +17,7 @@ interface Entry {
   readonly due: number;
   readonly order: number;
   readonly fn: () => void;
-  readonly ref: boolean;
+  ref: boolean;
 }
 
 /**
@@ -61,6 +61,9 @@ export class FakeClock implements Clock {
       cancel: () => {
         const at = this.#indexOf(entry);
         if (this.#timers[at] === entry) this.#timers.splice(at, 1);
+      },
+      setRef: (hold) => {
+        entry.ref = hold;
       },
     };
   }

@@ -1,0 +1,49 @@
+// Builds dist/ in a folder beside it and swaps the two, so that nobody ever imports half a build.
+import { existsSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { fail, hashOf, must, read, root } from "./host.mjs";
+import { locked } from "./setup-lock.mjs";
+
+const STAMP = "dist/.ringfence";
+
+function sources() {
+  return readdirSync(join(root, "src"), { recursive: true, encoding: "utf8" })
+    .filter((file) => file.endsWith(".ts"))
+    .sort();
+}
+
+function wanted(files) {
+  const settings = ["package-lock.json", "tsconfig.base.json", "tsconfig.build.json"];
+  return hashOf([...settings, ...files.map((file) => `src/${file}`)]);
+}
+
+/** Whether dist/ is the build of these sources, and whole. */
+export function isBuilt() {
+  const files = sources();
+  return (
+    read(STAMP) === wanted(files) &&
+    files.every((file) => existsSync(join(root, "dist", file.replace(/\.ts$/, ".js"))))
+  );
+}
+
+export async function build() {
+  const want = wanted(sources());
+  const next = join(root, `dist.tmp-${process.pid}`);
+  const last = `${next}-last`;
+  // Whoever builds has the lock: what lies around is of a build that was killed.
+  for (const name of readdirSync(root))
+    if (name.startsWith("dist.tmp-")) rmSync(join(root, name), { recursive: true, force: true });
+  const tsc = join(root, "node_modules/typescript/bin/tsc");
+  await must([process.execPath, tsc, "-p", "tsconfig.build.json", "--outDir", next]);
+  writeFileSync(join(next, ".ringfence"), want);
+  if (existsSync(join(root, "dist"))) renameSync(join(root, "dist"), last);
+  renameSync(next, join(root, "dist"));
+  rmSync(last, { recursive: true, force: true });
+}
+
+/** Where every process that sets something up in this folder meets. */
+export const LOCK = join(root, ".cache/setup");
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href)
+  await locked(LOCK, async () => (isBuilt() ? undefined : await build())).catch(fail);

@@ -1,0 +1,51 @@
+import { accessSync, constants, readFileSync, statSync } from "node:fs";
+import { delimiter, join } from "node:path";
+import { EXIT, ExitError } from "./exit-codes.ts";
+
+/** Where the system looks when PATH is not set. */
+const DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin";
+
+/**
+ * Looks a command up as the system will, so that a misspelt one fails at once instead of after a long wait for the lock.
+ * @throws ExitError 127 when there is none, 126 when it is there and cannot be executed
+ */
+export function checkExecutable(command: string, env: NodeJS.ProcessEnv): void {
+  if (command === "") throw new ExitError(EXIT.notFound, "the command is empty");
+  if (process.platform === "win32") return;
+  const places = command.includes("/")
+    ? [command]
+    : (env["PATH"] ?? DEFAULT_PATH).split(delimiter).map((folder) => join(folder || ".", command));
+  let refused: string | undefined;
+  for (const place of places) {
+    const found = look(place);
+    if (found === "executable") return;
+    if (found === "refused") refused ??= place;
+  }
+  if (refused !== undefined)
+    throw new ExitError(EXIT.cannotExecute, `${refused}: cannot be executed`);
+  throw new ExitError(EXIT.notFound, `${command}: command not found`);
+}
+
+function look(path: string): "executable" | "refused" | "absent" {
+  try {
+    if (statSync(path).isDirectory()) return "refused";
+    accessSync(path, constants.X_OK);
+    return "executable";
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    return code === "ENOENT" || code === "ENOTDIR" ? "absent" : "refused";
+  }
+}
+
+/**
+ * The path of a `setpriv` that knows `--pdeathsig`, with which the kernel ends a child when its parent is killed.
+ * Busybox and old systems have one that does not: its text tells, without the price of a process.
+ */
+export function findSetpriv(): string | null {
+  if (process.platform !== "linux") return null;
+  for (const path of ["/usr/bin/setpriv", "/bin/setpriv"]) {
+    if (look(path) !== "executable") continue;
+    return readFileSync(path).includes("pdeathsig") ? path : null;
+  }
+  return null;
+}

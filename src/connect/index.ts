@@ -1,0 +1,140 @@
+import type { Driver } from "../core/driver.ts";
+import { BackendConfigError, InvalidArgumentError, UnsupportedError } from "../core/errors.ts";
+import { redactUrl } from "./redact.ts";
+
+export { redactUrl } from "./redact.ts";
+
+/** Makes a driver from a URL that was split at its scheme. */
+type Connector = (store: StoreUrl) => Promise<Driver>;
+
+/** A store URL, split where every scheme splits alike. */
+interface StoreUrl {
+  /** As it may be shown: without passwords. */
+  readonly shown: string;
+  /** What follows `scheme:`, without the query. */
+  readonly rest: string;
+  readonly query: URLSearchParams;
+}
+
+const CONNECTORS: Record<string, Connector> = {
+  memory: async (store) => {
+    if (store.rest.replace(/^\/\//, "") !== "")
+      throw complaint(store, '"memory:", which has no address');
+    refuseQuery(store, []);
+    const { memoryDriver } = await driverModule(
+      async () => import("../drivers/memory/index.ts"),
+      "memory",
+    );
+    return memoryDriver();
+  },
+  sqlite: async (store) => {
+    const path = sqlitePath(store);
+    refuseQuery(store, ["durability"]);
+    const durability = store.query.get("durability") ?? "normal";
+    if (durability !== "normal" && durability !== "full")
+      throw complaint(store, "`durability=normal` or `durability=full`");
+    const { sqliteDriver } = await driverModule(
+      async () => import("../drivers/sqlite/index.ts"),
+      "sqlite",
+    );
+    return durability === "full"
+      ? sqliteDriver(path, { durability })
+      : sqliteDriver(path, { durability });
+  },
+};
+
+/** Schemes with a meaning of their own that this build has no driver for. */
+const WITHOUT_DRIVER = [
+  "redis",
+  "rediss",
+  "redlock",
+  "postgres",
+  "postgres+advisory",
+  "etcd",
+  "zookeeper",
+  "dynamodb",
+];
+
+/**
+ * The driver for a store URL: `memory:`, `sqlite:/path`, `sqlite:relative`, `sqlite:///absolute` (with
+ * `?durability=full` where each grant must survive a power loss). Percent-escapes in a path are decoded. It loads only
+ * the driver that the scheme names, and connects at the first use, not here. Messages never show a password.
+ * @throws InvalidArgumentError for what is no store URL
+ * @throws UnsupportedError for a scheme whose driver this build does not have
+ */
+export async function connect(url: string): Promise<Driver> {
+  const [, scheme, address, query] = /^([a-z][a-z0-9+.-]*):([^?]*)(?:\?(.*))?$/is.exec(url) ?? [];
+  if (scheme === undefined || address === undefined)
+    throw new InvalidArgumentError(
+      `Expected the store to be a URL such as "sqlite:/var/lib/app/locks.db", got ${JSON.stringify(redactUrl(url))}. ${known()}`,
+    );
+  const connector = CONNECTORS[scheme.toLowerCase()];
+  if (connector !== undefined)
+    return connector({
+      shown: redactUrl(url),
+      rest: address,
+      query: new URLSearchParams(query ?? ""),
+    });
+  if (WITHOUT_DRIVER.includes(scheme.toLowerCase()))
+    throw new UnsupportedError(
+      `This build of ringfence has no driver for ${scheme.toLowerCase()}: ("${redactUrl(url)}"). It has ${list(Object.keys(CONNECTORS))}.`,
+    );
+  throw new InvalidArgumentError(
+    `Expected a store URL with a known scheme, got ${JSON.stringify(redactUrl(url))}. ${known()}`,
+  );
+}
+
+function known(): string {
+  return `Known schemes: ${list([...Object.keys(CONNECTORS), ...WITHOUT_DRIVER])}.`;
+}
+
+function list(schemes: readonly string[]): string {
+  return schemes.map((scheme) => `${scheme}:`).join(", ");
+}
+
+function complaint(store: StoreUrl, expected: string): InvalidArgumentError {
+  return new InvalidArgumentError(
+    `Expected the store URL to have ${expected}, got ${JSON.stringify(store.shown)}.`,
+  );
+}
+
+function refuseQuery(store: StoreUrl, allowed: readonly string[]): void {
+  for (const key of store.query.keys())
+    if (!allowed.includes(key))
+      throw complaint(
+        store,
+        `only known parameters (${allowed.join(", ") || "none"}), not \`${key}\``,
+      );
+}
+
+/** `/path`, `relative` and `///absolute`; `//host/path` would be a file of another machine. */
+function sqlitePath(store: StoreUrl): string {
+  let path = store.rest;
+  if (path.startsWith("//")) {
+    path = path.slice(2).replace(/^localhost(?=\/)/, "");
+    if (!path.startsWith("/")) throw complaint(store, "no host: sqlite:/path or sqlite:///path");
+  }
+  if (path === ":memory:")
+    throw complaint(store, "a file; a database in memory excludes nobody, for tests use memory:");
+  try {
+    path = decodeURIComponent(path);
+  } catch {
+    throw complaint(store, "valid percent-escapes (write a plain % as %25)");
+  }
+  if (path === "" || path.endsWith("/")) throw complaint(store, "the path of a file");
+  return path;
+}
+
+/** Says which package to install when a driver's own import fails, instead of a stack from the module loader. */
+async function driverModule<M>(load: () => Promise<M>, scheme: string): Promise<M> {
+  try {
+    return await load();
+  } catch (cause) {
+    const missing = (cause as NodeJS.ErrnoException).code === "ERR_MODULE_NOT_FOUND";
+    if (!missing) throw cause;
+    throw new BackendConfigError(
+      `The driver for ${scheme}: needs a package that is not installed: ${(cause as Error).message}`,
+      { operation: "open", outcome: "not-applied", cause },
+    );
+  }
+}

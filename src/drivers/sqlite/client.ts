@@ -1,0 +1,174 @@
+/**
+ * The one way to SQLite: named statements, prepared once, over `node:sqlite`, libsql or better-sqlite3. All three have
+ * the same prepare/get/all/run; what differs (integers beyond 2^53, numbered parameters, codes) is kept out of the
+ * statements: big numbers are bound as bigint and read as text, and parameters are named.
+ */
+import { DriverError } from "../../core/driver.ts";
+import { resultCode } from "./errors.ts";
+
+/** What can be bound. Integers beyond 2^53 go in as bigint. */
+export type SqliteValue = string | number | bigint | null;
+
+/** A prepared statement of any of the three clients. */
+export interface SqliteStatement {
+  get(args: Readonly<Record<string, SqliteValue>>): unknown;
+  all(args: Readonly<Record<string, SqliteValue>>): readonly unknown[];
+  run(args: Readonly<Record<string, SqliteValue>>): { readonly changes: number | bigint };
+}
+
+/** A synchronous SQLite connection: `DatabaseSync` of `node:sqlite`, or `Database` of libsql or better-sqlite3. */
+export interface SqliteDatabase {
+  prepare(text: string): SqliteStatement;
+  exec(text: string): unknown;
+  close(): unknown;
+  /** libsql, better-sqlite3. */
+  readonly inTransaction?: boolean;
+  /** `node:sqlite` from 22.16 and 24 on. */
+  readonly isTransaction?: boolean;
+}
+
+declare const row: unique symbol;
+
+/** A statement and its name; the simulator answers by the name. The phantom property carries the rows' type. */
+export interface NamedSql<Row = never> {
+  readonly name: string;
+  readonly text: string;
+  readonly [row]?: Row;
+}
+
+type Args = Readonly<Record<string, SqliteValue>>;
+const NO_ARGS: Args = {};
+const BEGIN: NamedSql = { name: "begin", text: "BEGIN IMMEDIATE" };
+const COMMIT: NamedSql = { name: "commit", text: "COMMIT" };
+
+/** Runs named statements on one connection, each prepared at its first use. Not shared between threads. */
+export class SqliteClient {
+  readonly #db: SqliteDatabase;
+  readonly #own: boolean;
+  readonly #prepared = new Map<string, SqliteStatement>();
+  /** Apart: in libsql 0.5, `get` finds nothing the first time after `all` on the same statement found nothing. */
+  readonly #listing = new Map<string, SqliteStatement>();
+
+  /** @param own whether the driver made `db`, and so closes it */
+  constructor(db: SqliteDatabase, own: boolean) {
+    this.#db = db;
+    this.#own = own;
+  }
+
+  /** Whether the user has a transaction open on this connection; `false` also where the client cannot tell. */
+  get inTransaction(): boolean {
+    return this.#db.inTransaction ?? this.#db.isTransaction ?? false;
+  }
+
+  /** Runs a statement that returns no rows; answers how many rows it changed. */
+  run(sql: NamedSql, args: Args = NO_ARGS): number {
+    return Number(this.#statement(sql, this.#prepared).run(args).changes);
+  }
+
+  get<Row>(sql: NamedSql<Row>, args: Args = NO_ARGS): Row | undefined {
+    // better-sqlite3 and libsql say undefined for no row, and so does node:sqlite.
+    return this.#statement(sql, this.#prepared).get(args) as Row | undefined;
+  }
+
+  all<Row>(sql: NamedSql<Row>, args: Args = NO_ARGS): readonly Row[] {
+    return this.#statement(sql, this.#listing).all(args) as readonly Row[];
+  }
+
+  /** Runs statements that are not worth keeping: schema and settings. */
+  exec(text: string): void {
+    this.#db.exec(text);
+  }
+
+  /** The one value of a setting. */
+  pragma(name: string): unknown {
+    const found = this.#db.prepare(`PRAGMA ${name}`).get(NO_ARGS) as Record<string, unknown>;
+    // The column is not always called like the pragma (busy_timeout answers "timeout"), but it is the first.
+    return Object.values(found)[0];
+  }
+
+  /**
+   * Runs `fn` in a transaction that holds the write lock from its beginning: a deferred one that reads first fails at
+   * once (SQLITE_BUSY_SNAPSHOT) when another writer came between.
+   */
+  transaction<T>(fn: () => T): T {
+    this.#begin();
+    try {
+      const result = fn();
+      this.run(COMMIT);
+      return result;
+    } catch (error) {
+      this.#rollback();
+      throw error;
+    }
+  }
+
+  close(): void {
+    this.#prepared.clear();
+    this.#listing.clear();
+    if (this.#own) this.#db.close();
+  }
+
+  #statement(sql: NamedSql<unknown>, known: Map<string, SqliteStatement>): SqliteStatement {
+    let statement = known.get(sql.text);
+    if (statement === undefined) {
+      statement = this.#db.prepare(sql.text);
+      known.set(sql.text, statement);
+    }
+    return statement;
+  }
+
+  #begin(): void {
+    try {
+      this.run(BEGIN);
+    } catch (error) {
+      if (resultCode(error) === 1) throw openTransaction(error);
+      throw error;
+    }
+  }
+
+  #rollback(): void {
+    try {
+      this.#db.exec("ROLLBACK");
+    } catch {
+      // SQLite rolled back by itself (disk full, I/O error): the first error is the one to tell.
+    }
+  }
+}
+
+/** The one plain error of BEGIN: this connection is within a transaction already. */
+export function openTransaction(cause?: unknown): DriverError {
+  return new DriverError(
+    "busy",
+    "not-applied",
+    "The connection that was handed to sqliteDriver has a transaction open: what is written now could be rolled back. Give the driver a connection of its own",
+    { cause },
+  );
+}
+
+/** Opens a database file. */
+export type OpenDatabase = (path: string) => SqliteDatabase;
+
+/** `node:sqlite` where this Node has it (22.13 and later), else libsql. @throws DriverError naming what to install */
+export async function loadClient(): Promise<{
+  readonly name: string;
+  readonly open: OpenDatabase;
+}> {
+  const builtin = process.getBuiltinModule("node:sqlite") as
+    | { readonly DatabaseSync: new (path: string) => SqliteDatabase }
+    | undefined;
+  if (builtin !== undefined)
+    return { name: "node:sqlite", open: (path) => new builtin.DatabaseSync(path) };
+  try {
+    const { default: Database } = (await import("libsql")) as unknown as {
+      readonly default: new (path: string) => SqliteDatabase;
+    };
+    return { name: "libsql", open: (path) => new Database(path) };
+  } catch (error) {
+    throw new DriverError(
+      "config",
+      "not-applied",
+      `This Node (${process.version}) has no built-in SQLite and the package "libsql" cannot be loaded: run \`npm install libsql\`, or use Node 22.13 or later`,
+      { cause: error },
+    );
+  }
+}

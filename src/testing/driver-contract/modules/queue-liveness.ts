@@ -1,0 +1,168 @@
+import assert from "node:assert/strict";
+import { anyOf, type ContractModule, nobodyCounts, noQueue, noTtl } from "../fixture.ts";
+import { pair, type World } from "../world.ts";
+
+/** Real tests wait no longer than this for a waiter to be counted as dead. */
+const PATIENCE_MS = 4000;
+
+/** Nobody who stopped holds up the others. */
+export const queueLiveness: ContractModule = {
+  name: "queue liveness",
+  excuse: noQueue,
+  promises: [
+    {
+      promise: "the oldest waiter gets in after the holder vanished, without any wake-up",
+      async run(world: World): Promise<void> {
+        const name = world.name();
+        const [lost, waiter] = await pair(world);
+        const held = await lost.hold(name, { ttlMs: world.shortMs });
+        const waiting = await waiter.queue(name, { ttlMs: world.shortMs });
+        if (world.fixture.declares.liveness === "session") await world.vanish(lost, held);
+        await waiter.takesOver({ ...waiting, join: "kept" }, world.takeoverMs(held));
+      },
+    },
+    {
+      promise: "a head that does not come is passed over, without its lock-delay",
+      excuse: noTtl,
+      async run(world: World): Promise<void> {
+        const name = world.name();
+        const [holder, dead] = await pair(world);
+        const next = await world.party();
+        const held = await holder.hold(name);
+        const terms = { ttlMs: world.shortMs, lockDelayMs: 60_000 };
+        await dead.queue(name, terms);
+        const waiting = await next.queue(name, terms);
+        await holder.gives(held);
+        await next.takesOver({ ...waiting, join: "kept" }, world.shortMs + 2 * world.lagMs);
+      },
+    },
+    {
+      promise: "holder and head may vanish together: the next one still gets in",
+      excuse: noTtl,
+      async run(world: World): Promise<void> {
+        const name = world.name();
+        const [lost, dead] = await pair(world);
+        const next = await world.party();
+        const terms = { ttlMs: world.shortMs };
+        const held = await lost.hold(name, terms);
+        await dead.queue(name, terms);
+        const waiting = await next.queue(name, terms);
+        await next.takesOver({ ...waiting, join: "kept" }, world.takeoverMs(held, 1));
+      },
+    },
+    {
+      promise: "an offer keeps others out until its waiter had time to come",
+      excuse: noTtl,
+      async run(world: World): Promise<void> {
+        await world.steady(async (valid) => {
+          const name = world.name();
+          const [holder, head] = await pair(world);
+          const late = await world.party();
+          const held = await holder.hold(name);
+          const waiting = await head.queue(name, { ttlMs: world.shortMs });
+          const offerMs = Math.min(world.shortMs, 3000);
+          valid(offerMs);
+          await holder.gives(held);
+          await world.wait(offerMs / 2);
+          await late.busy(late.ask(name));
+          await head.granted({ ...waiting, join: "kept" });
+        });
+      },
+    },
+    {
+      promise: "a waiter's ttl runs from when it came in, however long it waited",
+      excuse: nobodyCounts,
+      async run(world: World): Promise<void> {
+        await world.steady(async (valid) => {
+          const name = world.name();
+          const [holder, waiter] = await pair(world);
+          const terms = { ttlMs: world.shortMs };
+          const held = await holder.hold(name);
+          const waiting = await waiter.queue(name, terms);
+          await world.wait(world.shortMs * 0.6);
+          await waiter.busy({ ...waiting, join: "kept" });
+          await holder.gives(held);
+          await world.wait(Math.min(world.shortMs, 3000) * 0.4);
+          valid(world.shortMs);
+          await waiter.granted({ ...waiting, join: "kept" });
+          await world.wait(world.shortMs * 0.8);
+          await holder.busy(holder.ask(name));
+        });
+      },
+    },
+    {
+      promise: "a waiter that was silent too long is passed over, and gets no second entry",
+      excuse: anyOf(noTtl, ({ declares }) =>
+        declares.mints === "at-enqueue" ? 'mints is "at-enqueue"' : null,
+      ),
+      async run(world: World): Promise<void> {
+        const name = world.name();
+        const [holder, silent] = await pair(world);
+        const next = await world.party();
+        const held = await holder.hold(name);
+        const one = await silent.queue(name);
+        const two = await next.queue(name);
+        const { keepEntryMs } = one.told;
+        if (world.fake === null && keepEntryMs > PATIENCE_MS) return;
+        assert.ok(Number.isFinite(keepEntryMs), "expected an entry to be kept for some time only");
+        for (let i = 0; i < 4; i += 1) {
+          await world.wait((keepEntryMs + world.lagMs) / 4);
+          await next.busy({ ...two, join: "kept" });
+        }
+        const { waiters } = await holder.inspect(name);
+        assert.deepEqual(
+          waiters.map(({ grantId }) => grantId),
+          [two.grantId],
+        );
+        await holder.gives(held);
+        await next.granted({ ...two, join: "kept" });
+        // It comes back to its old place or to none.
+        const back = await silent.attempt({ ...one, join: "kept" });
+        assert.ok(back.kind === "busy" || back.kind === "vanished", back.kind);
+      },
+    },
+    {
+      promise:
+        "a waiter that was silent and comes back stands where it stood, or is told to start anew",
+      excuse: anyOf(noTtl, ({ declares }) =>
+        declares.mints === "at-enqueue" ? 'mints is "at-enqueue"' : null,
+      ),
+      async run(world: World): Promise<void> {
+        const name = world.name();
+        const [holder, silent] = await pair(world);
+        const next = await world.party();
+        const held = await holder.hold(name);
+        const one = await silent.queue(name);
+        const two = await next.queue(name);
+        const { keepEntryMs } = one.told;
+        if (world.fake === null && keepEntryMs > PATIENCE_MS) return;
+        for (let i = 0; i < 4; i += 1) {
+          await world.wait((keepEntryMs + world.lagMs) / 4);
+          await next.busy({ ...two, join: "kept" });
+        }
+        const back = await silent.attempt({ ...one, join: "kept" });
+        await holder.gives(held);
+        const second = await next.attempt({ ...two, join: "kept" });
+        assert.equal(second.kind, back.kind === "vanished" ? "granted" : "busy");
+        if (back.kind !== "vanished") await silent.granted({ ...one, join: "kept" });
+      },
+    },
+    {
+      promise: "a renewed entry stays in the queue and does not become a lease",
+      async run(world: World): Promise<void> {
+        const name = world.name();
+        const [holder, waiter] = await pair(world);
+        const held = await holder.hold(name);
+        const waiting = await waiter.queue(name);
+        const [renewal] = await waiter.renew(waiting);
+        assert.equal(renewal?.kind, "renewed");
+        const record = await holder.inspect(name);
+        assert.deepEqual(
+          record.holders.map(({ grantId }) => grantId),
+          [held.grantId],
+        );
+        assert.equal(record.waiters.length, 1);
+      },
+    },
+  ],
+};

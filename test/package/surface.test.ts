@@ -1,0 +1,241 @@
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { beforeAll, expect, it } from "vitest";
+import { ensureBuilt, entries, ROOT } from "./built.ts";
+import { type Surface, surfaces } from "./surface.ts";
+
+let all: ReadonlyMap<string, Surface>;
+beforeAll(() => {
+  ensureBuilt();
+  all = surfaces();
+}, 60_000);
+
+// A change of a public name is a change of these lists, for a reviewer to see.
+
+it("ringfence", () => {
+  expect(all.get(".")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "Acquirable",
+        "AcquireOptions",
+        "Answer",
+        "Ask",
+        "Backend",
+        "BackendFacts",
+        "Busy",
+        "Capabilities",
+        "Clock",
+        "CreateLockManager",
+        "Credential",
+        "Declaration",
+        "Driver",
+        "DriverContext",
+        "Duration",
+        "ErrorCode",
+        "Fenced",
+        "FencedLease",
+        "Fencing",
+        "FencingToken",
+        "Finding",
+        "GoneReason",
+        "GrantRef",
+        "Granted",
+        "Guard",
+        "GuardBinding",
+        "HeldInfo",
+        "Holder",
+        "Host",
+        "Io",
+        "Keepalive",
+        "Lease",
+        "LeaseBase",
+        "LeaseClock",
+        "LeaseSet",
+        "LeaseState",
+        "Liveness",
+        "LockEvent",
+        "LockEventName",
+        "LockEvents",
+        "LockInfo",
+        "LockManager",
+        "LockRecord",
+        "LostReason",
+        "ManagerOptions",
+        "Mints",
+        "Mode",
+        "Narrowed",
+        "Notice",
+        "OnceOptions",
+        "OnceResult",
+        "Outcome",
+        "PendingInfo",
+        "Presented",
+        "QueryResult",
+        "Random",
+        "Release",
+        "ReleaseOutcome",
+        "Renewal",
+        "Requirements",
+        "Resources",
+        "Retains",
+        "Satisfiable",
+        "SequencerKey",
+        "SyncGuard",
+        "Timer",
+        "Transfer",
+        "TryOptions",
+        "Waiting",
+        "WithToken",
+      ],
+      "values": [
+        "AcquireTimeoutError",
+        "BackendConfigError",
+        "BackendError",
+        "BackendTimeoutError",
+        "BackendUnavailableError",
+        "DeadlockError",
+        "DriverError",
+        "GuardScopeError",
+        "IdempotencyConflictError",
+        "IdempotencyInProgressError",
+        "InvalidArgumentError",
+        "LeaseLostError",
+        "LeaseReleasedError",
+        "ManagerClosedError",
+        "PermitMismatchError",
+        "QuorumError",
+        "RingfenceError",
+        "StaleTokenError",
+        "UnsupportedError",
+        "createLockManager",
+      ],
+    }
+  `);
+});
+
+it("ringfence/memory", () => {
+  expect(all.get("./memory")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "MemoryCapabilities",
+      ],
+      "values": [
+        "memoryDriver",
+      ],
+    }
+  `);
+});
+
+it("ringfence/sqlite", () => {
+  expect(all.get("./sqlite")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "SqliteCapabilities",
+        "SqliteDatabase",
+        "SqliteDurableCapabilities",
+        "SqliteOptions",
+        "SqliteStatement",
+        "SqliteValue",
+      ],
+      "values": [
+        "sqliteDriver",
+        "sqliteSchema",
+      ],
+    }
+  `);
+});
+
+it("ringfence/connect", () => {
+  expect(all.get("./connect")).toMatchInlineSnapshot(`
+    {
+      "types": [],
+      "values": [
+        "connect",
+        "redactUrl",
+      ],
+    }
+  `);
+});
+
+it("ringfence/testing", () => {
+  expect(all.get("./testing")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "FakeClockStart",
+      ],
+      "values": [
+        "FakeClock",
+        "FakeRandom",
+      ],
+    }
+  `);
+});
+
+it("ringfence/guards/memory", () => {
+  expect(all.get("./guards/memory")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "MemoryGuard",
+        "MemoryStore",
+        "MemoryTransaction",
+      ],
+      "values": [
+        "memoryGuard",
+        "memoryStore",
+      ],
+    }
+  `);
+});
+
+it("ringfence/guards/sqlite", () => {
+  expect(all.get("./guards/sqlite")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "ClaimFragment",
+        "FenceColumns",
+        "SqlFragment",
+        "SqliteConnection",
+        "SqliteGuard",
+        "SqliteGuardOptions",
+        "SqliteStatement",
+      ],
+      "values": [
+        "sqliteGuard",
+        "sqliteGuardSchema",
+      ],
+    }
+  `);
+});
+
+it("ringfence/guards/file", () => {
+  expect(all.get("./guards/file")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "FileGuard",
+        "FileStore",
+        "FileTransaction",
+      ],
+      "values": [
+        "fileGuard",
+        "fileStore",
+      ],
+    }
+  `);
+});
+
+it("no subpath is left out above, and each really exports what its types say", async () => {
+  expect([...all.keys()]).toEqual([
+    ".",
+    "./memory",
+    "./sqlite",
+    "./connect",
+    "./testing",
+    "./guards/memory",
+    "./guards/sqlite",
+    "./guards/file",
+  ]);
+  for (const { subpath, code } of entries()) {
+    const module = (await import(pathToFileURL(join(ROOT, code)).href)) as object;
+    expect(Object.keys(module).sort(), subpath).toEqual(all.get(subpath)?.values);
+  }
+});

@@ -1,0 +1,86 @@
+import { describe, expect, it } from "vitest";
+import { connect, redactUrl } from "../../../src/connect/index.ts";
+import { InvalidArgumentError, UnsupportedError } from "../../../src/core/errors.ts";
+
+describe("connect", () => {
+  it.each(["memory:", "memory://", "MEMORY:"])("makes a memory driver for %s", async (url) => {
+    expect((await connect(url)).name).toBe("memory");
+  });
+  it.each([
+    "sqlite:/tmp/a.db",
+    "sqlite:a.db",
+    "sqlite:///tmp/a.db",
+    "sqlite:a%20b.db?durability=full",
+  ])("makes a SQLite driver for %s, without touching the file", async (url) => {
+    expect((await connect(url)).name).toBe("sqlite");
+  });
+  it("declares durable fencing where each grant is synced", async () => {
+    expect((await connect("sqlite:a.db?durability=full")).fencing).toBe("durable");
+    expect((await connect("sqlite:a.db")).fencing).toBe("volatile");
+  });
+  it.each([
+    "redis://h",
+    "rediss://h",
+    "redlock:redis://a,redis://b",
+    "postgres://h/db",
+    "postgres+advisory://h/db",
+    "etcd://a,b",
+    "zookeeper://a,b/c",
+    "dynamodb://eu-west-1/t",
+  ])("says that this build has no driver for %s", async (url) => {
+    await expect(connect(url)).rejects.toThrow(UnsupportedError);
+    await expect(connect(url)).rejects.toThrow("has no driver for");
+  });
+  it.each([
+    "mysql://h",
+    "/var/lib/locks.db",
+    "",
+    "sqlite:",
+    "sqlite://host/x.db",
+    "sqlite::memory:",
+    "sqlite:a.db?durabilty=full",
+    "sqlite:a.db?durability=most",
+    "sqlite:%zz",
+    "memory:x",
+  ])("refuses %j", async (url) => {
+    await expect(connect(url)).rejects.toThrow(InvalidArgumentError);
+  });
+  it("lists the known schemes when it knows none", async () => {
+    await expect(connect("mysql://h")).rejects.toThrow(/memory:, sqlite:, redis:, .*dynamodb:/);
+  });
+  it.each([
+    "redis://u:hunter2@h/0",
+    "mysql://u:hunter2@h",
+    "etcd://a:hunter2@h1,b:hunter2@h2?password=hunter2",
+  ])("shows no password of %s", async (url) => {
+    const error = await connect(url).then(String, (reason: unknown) => reason as Error);
+    expect(JSON.stringify(error)).not.toContain("hunter2");
+    expect(JSON.stringify(error)).toContain("***");
+  });
+});
+
+it("redacts every password of a list, and secret parameters", () => {
+  expect(redactUrl("redlock:redis://:p@a:1,redis://u:q@b:2/0?password=r&db=1")).toBe(
+    "redlock:redis://:***@a:1,redis://u:***@b:2/0?password=***&db=1",
+  );
+});
+
+it.each([
+  ["redis://u:p@ss/w@rd@h", "redis:***@h"],
+  ["postgres://u:pa/ss,w:rd@h/db", "postgres:***@h/db"],
+  ["redis://u:pa,ss@h:1", "redis:***@h:1"],
+  ["redis://u:p?x@h/0?db=1", "redis://u:***@h/0?db=1"],
+  ["u:p@h", "u:***@h"],
+])("shows nothing before the last @ of a URL that it cannot read exactly: %s", (url, shown) => {
+  expect(redactUrl(url)).toBe(shown);
+});
+
+it.each([
+  "sqlite:/a@b.db",
+  "sqlite:a@b:c.db",
+  "redis://user@h:6379/0",
+  "etcd://a:1,b:2",
+  "memory:",
+])("leaves %s as it is", (url) => {
+  expect(redactUrl(url)).toBe(url);
+});
