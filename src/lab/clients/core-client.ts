@@ -64,7 +64,7 @@ export class CoreClient implements LockClient {
         wait: terms.waitMs ?? "forever",
         lockDelay: terms.lockDelayMs ?? 0,
         ...(terms.maxHoldMs === undefined ? {} : { maxHold: terms.maxHoldMs }),
-        keepalive: terms.renews === false ? "off" : "auto",
+        keepalive: terms.renews === true ? "auto" : "off",
       });
       const { grantId: grant, token } = lease;
       this.#leases.set(grant, lease);

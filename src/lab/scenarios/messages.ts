@@ -152,7 +152,7 @@ export const MESSAGES: readonly Scenario[] = [
       const release = s.hold("A", "X", "write");
       void s.write("A", a, from);
       s.pauseFor("A", 1500);
-      void s.must("B", s.section("B", terms, 3000));
+      void s.must("B", s.section("B", { ...terms, renews: true }, 3000));
       await s.sleep("A", 0);
       await a.release();
       await s.after(1500);

@@ -1,4 +1,5 @@
-import { type Claim, decideClaim, decideVerify } from "../../core/guard.ts";
+import type { Claim } from "../../core/guard.ts";
+import { decideClaim, decideVerify } from "../../core/guard-decision.ts";
 import { LATE, within } from "../clients/within.ts";
 import type { SimProcess } from "../sim/process.ts";
 import type { World } from "../sim/world.ts";

@@ -117,6 +117,8 @@ export class SimProcess {
         timer.fn = undefined;
         timer.planned?.cancel();
       },
+      // A simulated process lives until it is killed.
+      setRef: () => undefined,
     };
   }
 
