@@ -25,7 +25,11 @@ export function encodeCase({ subject, seed, picks }: Case): string {
 export function decodeCase(text: string): Case {
   try {
     if (!text.startsWith(PREFIX)) throw new SyntaxError("no prefix");
-    const bytes = inflateRawSync(Buffer.from(text.slice(PREFIX.length), "base64url"), { maxOutputLength: MAX_BYTES });
+    const body = text.slice(PREFIX.length);
+    const packed = Buffer.from(body, "base64url");
+    // Decoding ignores what is no part of the alphabet.
+    if (packed.toString("base64url") !== body) throw new SyntaxError("not base64url");
+    const bytes = inflateRawSync(packed, { maxOutputLength: MAX_BYTES });
     const [subject, seed, sparse] = JSON.parse(bytes.toString()) as Packed;
     if (typeof subject !== "string" || typeof seed !== "number") throw new SyntaxError("not a case");
     return { subject, seed, picks: sparse === 0 ? null : unpack(sparse) };
