@@ -5,7 +5,7 @@ import { TableServer } from "../src/lab/servers/table.ts";
 import { World } from "../src/lab/sim/world.ts";
 
 /** How fast the world goes: five contending clients with a ttl of 10 s, and whole schedules under faults. */
-const HOURS = 3;
+const HOURS = 10;
 
 async function contention(): Promise<void> {
   const world = new World({

@@ -2,6 +2,7 @@ import { writeFile } from "node:fs/promises";
 import { isatty } from "node:tty";
 import type { Command } from "commander";
 import type { Exploration, ScenarioResult, Strategy } from "../lab/index.ts";
+import type { ReportInput } from "../lab/report/html.ts";
 import type { Action, CommandModule, Invocation } from "./command-module.ts";
 import { withExamples, withExitCodes } from "./help.ts";
 import { type OutputOptions, withOutput } from "./output-option.ts";
@@ -100,13 +101,12 @@ async function runScenarios(
     await writeReport(html, { title, events: [...history], verdicts: [verdict] });
   }
   const codes = results.map(({ conclusion }) => EXIT_CODES[conclusion]);
-  return codes.find((code) => code === 1) ?? codes.find((code) => code === 2) ?? Math.max(0, ...codes);
+  return (
+    codes.find((code) => code === 1) ?? codes.find((code) => code === 2) ?? Math.max(0, ...codes)
+  );
 }
 
-async function writeReport(
-  file: string,
-  input: Parameters<typeof import("../lab/report/html.ts").htmlReport>[0],
-): Promise<void> {
+async function writeReport(file: string, input: ReportInput): Promise<void> {
   const { htmlReport } = await import("../lab/report/html.ts");
   await writeFile(file, htmlReport(input));
 }
@@ -215,7 +215,11 @@ async function show(result: Exploration, { html, output }: LabOptions): Promise<
   } else await writeOut(`${conclusion}: ${subject}, ${runs} runs\n${wordsOf(result)}`);
   if (html === undefined || counterexample === null) return;
   const { broken, history } = counterexample;
-  await writeReport(html, { title: `${subject}: ${conclusion}`, events: [...history], verdicts: broken });
+  await writeReport(html, {
+    title: `${subject}: ${conclusion}`,
+    events: [...history],
+    verdicts: broken,
+  });
 }
 
 function wordsOf({ counterexample }: Exploration): string {

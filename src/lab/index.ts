@@ -5,7 +5,7 @@
 import { InvalidArgumentError } from "../core/errors.ts";
 import type { Verdict } from "./checkers/index.ts";
 import { decodeCase, encodeCase } from "./explore/replay-string.ts";
-import { type Case, runAgain, search, type Strategy } from "./explore/search.ts";
+import { type Case, runAgain, type Strategy, search } from "./explore/search.ts";
 import { shrink } from "./explore/shrink.ts";
 import { SUBJECTS, type Subject, subjectOf } from "./explore/subjects.ts";
 import type { History } from "./history.ts";

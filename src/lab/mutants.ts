@@ -58,7 +58,7 @@ export const TRAPS: readonly Scenario[] = [
     property: "P8",
     arms: arms(),
     withinMs: 20_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       const a = await s.acquire("A", RENEWED);
       s.table?.restart("lost");
       while (a.believes()) await s.sleep("A", 500);
@@ -96,7 +96,10 @@ export const MUTANTS: readonly Mutant[] = [
     tamper: (backend) =>
       changed(backend, {
         async release(grants, io) {
-          return await backend.release(await Promise.all(grants.map(async (ref) => holderOf(backend, ref, io))), io);
+          return await backend.release(
+            await Promise.all(grants.map(async (ref) => holderOf(backend, ref, io))),
+            io,
+          );
         },
       }),
     killer: "core",
@@ -106,7 +109,10 @@ export const MUTANTS: readonly Mutant[] = [
     tamper: (backend) =>
       changed(backend, {
         async renew(grants, io) {
-          return await backend.renew(await Promise.all(grants.map(async (ref) => holderOf(backend, ref, io))), io);
+          return await backend.renew(
+            await Promise.all(grants.map(async (ref) => holderOf(backend, ref, io))),
+            io,
+          );
         },
       }),
     killer: "late-renewal-of-another",
@@ -148,7 +154,13 @@ export const MUTANTS: readonly Mutant[] = [
           const answer = await backend.attempt(ask, io);
           if (answer.kind !== "busy" || answer.blockedBy !== "lease") return answer;
           const tokens = { first: 1n, count: 1 };
-          return { kind: "granted", tokens, takenOver: false, previousToken: null, ttlMs: ask.ttlMs };
+          return {
+            kind: "granted",
+            tokens,
+            takenOver: false,
+            previousToken: null,
+            ttlMs: ask.ttlMs,
+          };
         },
       }),
     killer: "core",
@@ -159,7 +171,9 @@ export const MUTANTS: readonly Mutant[] = [
       changed(backend, {
         async attempt(ask, io) {
           const answer = await backend.attempt(ask, io);
-          return answer.kind === "granted" ? { ...answer, tokens: { first: 7n, count: 1 } } : answer;
+          return answer.kind === "granted"
+            ? { ...answer, tokens: { first: 7n, count: 1 } }
+            : answer;
         },
       }),
     killer: "core",
@@ -169,7 +183,11 @@ export const MUTANTS: readonly Mutant[] = [
     tamper: (backend) =>
       changed(backend, {
         attempt: async (ask, io) => backend.attempt({ ...ask, lockDelayMs: 0 }, io),
-        renew: async (grants, io) => backend.renew(grants.map((ref) => ({ ...ref, lockDelayMs: 0 })), io),
+        renew: async (grants, io) =>
+          backend.renew(
+            grants.map((ref) => ({ ...ref, lockDelayMs: 0 })),
+            io,
+          ),
       }),
     killer: "S23",
   },

@@ -1,4 +1,4 @@
-import { checkAll, conclude, type Conclusion, type Verdict } from "./checkers/index.ts";
+import { type Conclusion, checkAll, conclude, type Verdict } from "./checkers/index.ts";
 import { History } from "./history.ts";
 import { ARMS, type ArmName, type Scenario } from "./scenarios/scenario.ts";
 import { Stage } from "./scenarios/stage.ts";
@@ -77,8 +77,15 @@ async function runArm(scenario: Scenario, arm: ArmName, firstSeed: number): Prom
   for (let seed = firstSeed; seed < firstSeed + seeds; seed += 1) {
     const run = await playOnce(scenario, arm, seed);
     const again = await playOnce(scenario, arm, seed);
-    if (run.hash !== again.hash) throw new Error(`${scenario.id} ${arm}: seed ${seed} does not repeat itself`);
-    const result = { arm, seed, runs: seed - firstSeed + 1, ...run, asExpected: (run.verdict.verdict !== false) === scenario.arms[arm].holds };
+    if (run.hash !== again.hash)
+      throw new Error(`${scenario.id} ${arm}: seed ${seed} does not repeat itself`);
+    const result = {
+      arm,
+      seed,
+      runs: seed - firstSeed + 1,
+      ...run,
+      asExpected: (run.verdict.verdict !== false) === scenario.arms[arm].holds,
+    };
     if (run.verdict.verdict === false) return result;
     // Of runs that held, the one that put the most to the test.
     if (worst === undefined || run.verdict.judged > worst.verdict.judged) worst = result;
@@ -94,5 +101,9 @@ export async function runScenario(scenario: Scenario, firstSeed = 1): Promise<Sc
   const [naive, fence, ringfence] = ARMS.map((arm) => results.get(arm));
   if (naive === undefined || fence === undefined || ringfence === undefined)
     throw new RangeError("An arm is missing.");
-  return { scenario, arms: { naive, fence, ringfence }, conclusion: conclude(ringfence.verdict, naive.verdict) };
+  return {
+    scenario,
+    arms: { naive, fence, ringfence },
+    conclusion: conclude(ringfence.verdict, naive.verdict),
+  };
 }

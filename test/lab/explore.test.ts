@@ -1,26 +1,24 @@
 import { expect, it } from "vitest";
-import { seedOf } from "../../src/lab/sim/choices.ts";
-import { explore, replay } from "../../src/lab/index.ts";
 import { decodeCase, encodeCase } from "../../src/lab/explore/replay-string.ts";
 import { search } from "../../src/lab/explore/search.ts";
 import { coreSubject, SUBJECTS } from "../../src/lab/explore/subjects.ts";
+import { explore, replay } from "../../src/lab/index.ts";
+import { seedOf } from "../../src/lab/sim/choices.ts";
 
 const SOAK = process.env["RINGFENCE_SOAK"] === "1";
 
 // The soak runs the same thing over 100,000 schedules.
-it(
-  "no schedule breaks the production core over the memory driver",
-  { timeout: SOAK ? 8 * 3_600_000 : 30_000 },
-  async () => {
-    const { found, runs } = await search(coreSubject(), {
-      seed: 1,
-      runs: SOAK ? 100_000 : 60,
-      ...(SOAK ? {} : { budgetMs: 20_000 }),
-    });
-    expect(found === null ? "" : encodeCase({ ...found.case, picks: null })).toBe("");
-    expect(runs).toBeGreaterThan(10);
-  },
-);
+it("no schedule breaks the production core over the memory driver", {
+  timeout: SOAK ? 8 * 3_600_000 : 30_000,
+}, async () => {
+  const { found, runs } = await search(coreSubject(), {
+    seed: 1,
+    runs: SOAK ? 100_000 : 60,
+    ...(SOAK ? {} : { budgetMs: 20_000 }),
+  });
+  expect(found === null ? "" : encodeCase({ ...found.case, picks: null })).toBe("");
+  expect(runs).toBeGreaterThan(10);
+});
 
 it("a seed gives the same history twice, and with eight times as many turns between events", async () => {
   const { runCore } = await import("../../src/lab/explore/core-run.ts");

@@ -6,8 +6,7 @@ import { playOnce } from "../../src/lab/run.ts";
 import { SCENARIOS } from "../../src/lab/scenarios/index.ts";
 
 async function survives({ killer, tamper }: Mutant): Promise<boolean> {
-  if (killer === "core")
-    return (await search(coreSubject(tamper), { runs: 40 })).found === null;
+  if (killer === "core") return (await search(coreSubject(tamper), { runs: 40 })).found === null;
   const scenario = [...SCENARIOS, ...TRAPS].find(({ id }) => id === killer)!;
   const ringfence = { ...scenario.arms.ringfence, lock: { kind: "core", tamper } } as const;
   const arms = { ...scenario.arms, ringfence };
@@ -22,8 +21,11 @@ it.each(MUTANTS.map((mutant) => [mutant.name, mutant.killer, mutant] as const))(
   },
 );
 
-it.each(TRAPS.map((trap) => [trap.id, trap] as const))("the right driver passes %s", async (_id, trap) => {
-  const { verdict } = await playOnce(trap, "ringfence", 1);
-  expect(verdict.violations).toEqual([]);
-  expect(verdict.judged).toBeGreaterThan(0);
-});
+it.each(TRAPS.map((trap) => [trap.id, trap] as const))(
+  "the right driver passes %s",
+  async (_id, trap) => {
+    const { verdict } = await playOnce(trap, "ringfence", 1);
+    expect(verdict.violations).toEqual([]);
+    expect(verdict.judged).toBeGreaterThan(0);
+  },
+);

@@ -19,7 +19,11 @@ export function platformOf(process: SimProcess): Platform {
     host,
     sinks: [],
     context: () => ({ run: (_value, fn) => fn(), get: () => undefined }),
-    historySink: () => ({ wants: () => false, emit: () => undefined, listenerFailed: () => undefined }),
+    historySink: () => ({
+      wants: () => false,
+      emit: () => undefined,
+      listenerFailed: () => undefined,
+    }),
   };
 }
 
@@ -49,7 +53,12 @@ export class CoreClient implements LockClient {
     });
     this.manager.on("lost", ({ name: lock, grantId: grant, token, reason }) => {
       if (!this.#leases.delete(grant)) return;
-      probe.ev(process, "event", "lost", { lock, grant, ...(token === null ? {} : { token }), err: reason });
+      probe.ev(process, "event", "lost", {
+        lock,
+        grant,
+        ...(token === null ? {} : { token }),
+        err: reason,
+      });
     });
   }
 
@@ -68,10 +77,19 @@ export class CoreClient implements LockClient {
       });
       const { grantId: grant, token } = lease;
       this.#leases.set(grant, lease);
-      probe.ev(this.process, "ok", "acquire", { op, lock, grant, token, ttlMs, remainingMs: lease.remainingMs() });
+      probe.ev(this.process, "ok", "acquire", {
+        op,
+        lock,
+        grant,
+        token,
+        ttlMs,
+        remainingMs: lease.remainingMs(),
+      });
       return new CoreHeld(this.#world, this, lease);
     } catch (error) {
-      const surely = error instanceof AcquireTimeoutError || (error instanceof BackendError && error.outcome === "not-applied");
+      const surely =
+        error instanceof AcquireTimeoutError ||
+        (error instanceof BackendError && error.outcome === "not-applied");
       const err = error instanceof Error ? error.message : String(error);
       probe.ev(this.process, surely ? "fail" : "info", "acquire", { op, lock, err });
       return null;

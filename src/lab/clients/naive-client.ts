@@ -36,7 +36,12 @@ export class NaiveClient implements LockClient {
   readonly #habits: NaiveHabits;
   #count = 0;
 
-  constructor(world: World, process: SimProcess, redis: () => RedisServer, habits: NaiveHabits = {}) {
+  constructor(
+    world: World,
+    process: SimProcess,
+    redis: () => RedisServer,
+    habits: NaiveHabits = {},
+  ) {
     this.#world = world;
     this.process = process;
     this.#redis = redis;
@@ -61,10 +66,25 @@ export class NaiveClient implements LockClient {
       if (woken === null) await process.sleep(20 + 60 * process.random.unit());
       else await woken();
     }
-    const token = this.#habits.token === true ? BigInt(Number(await this.#redis().call(process, ["INCR", `counter:${lock}`]))) : undefined;
-    if (this.#habits.replicas !== undefined) await this.#redis().wait(process, this.#habits.replicas, 1000);
-    const held = new NaiveHeld({ world: this.#world, process, redis: this.#redis, habits: this.#habits }, { lock, grant, token }, terms);
-    probe.ev(process, "ok", "acquire", { op, lock, grant, token, ttlMs, remainingMs: held.remainingMs() });
+    const token =
+      this.#habits.token === true
+        ? BigInt(Number(await this.#redis().call(process, ["INCR", `counter:${lock}`])))
+        : undefined;
+    if (this.#habits.replicas !== undefined)
+      await this.#redis().wait(process, this.#habits.replicas, 1000);
+    const held = new NaiveHeld(
+      { world: this.#world, process, redis: this.#redis, habits: this.#habits },
+      { lock, grant, token },
+      terms,
+    );
+    probe.ev(process, "ok", "acquire", {
+      op,
+      lock,
+      grant,
+      token,
+      ttlMs,
+      remainingMs: held.remainingMs(),
+    });
     held.start();
     return held;
   }
@@ -162,7 +182,8 @@ export class NaiveHeld implements Held {
         ? redis().call(process, ["EVAL", "compareAndDelete", [this.lock], [this.grant]])
         : redis().call(process, ["DEL", this.lock]);
     let reply = await within(process, 500, send());
-    if (reply === LATE && habits.retriesRelease === true) reply = await within(process, 500, send());
+    if (reply === LATE && habits.retriesRelease === true)
+      reply = await within(process, 500, send());
     this.#tell(reply === LATE ? "info" : reply === 1 ? "ok" : "fail", "release", { op });
   }
 
@@ -193,9 +214,15 @@ export class NaiveHeld implements Held {
   async #renew(): Promise<unknown> {
     const { process, redis, habits } = this.#parts;
     const { ttlMs } = this.#terms;
-    if (habits.renew === "set") return await redis().call(process, ["SET", this.lock, this.grant, "PX", ttlMs]);
+    if (habits.renew === "set")
+      return await redis().call(process, ["SET", this.lock, this.grant, "PX", ttlMs]);
     if (habits.renew === "compare-and-expire")
-      return await redis().call(process, ["EVAL", "compareAndExpire", [this.lock], [this.grant, ttlMs]]);
+      return await redis().call(process, [
+        "EVAL",
+        "compareAndExpire",
+        [this.lock],
+        [this.grant, ttlMs],
+      ]);
     return await redis().call(process, ["PEXPIRE", this.lock, ttlMs]);
   }
 
@@ -208,7 +235,11 @@ export class NaiveHeld implements Held {
     return this.#parts.habits.believes === "wall" ? clock.wall() : clock.mono();
   }
 
-  #tell(k: "invoke" | "ok" | "fail" | "info" | "event", f: "release" | "renew" | "lost" | "held?", facts: { op?: number; accepted?: boolean; remainingMs?: number }): void {
+  #tell(
+    k: "invoke" | "ok" | "fail" | "info" | "event",
+    f: "release" | "renew" | "lost" | "held?",
+    facts: { op?: number; accepted?: boolean; remainingMs?: number },
+  ): void {
     const { lock, grant, token } = this;
     this.#parts.world.probe.ev(this.#parts.process, k, f, { lock, grant, token, ...facts });
   }

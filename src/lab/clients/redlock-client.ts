@@ -27,7 +27,12 @@ export class RedlockClient implements LockClient {
   readonly #habits: RedlockHabits;
   #count = 0;
 
-  constructor(world: World, process: SimProcess, nodes: readonly RedisServer[], habits: RedlockHabits) {
+  constructor(
+    world: World,
+    process: SimProcess,
+    nodes: readonly RedisServer[],
+    habits: RedlockHabits,
+  ) {
     this.#world = world;
     this.process = process;
     this.#nodes = nodes;
@@ -67,7 +72,12 @@ export class RedlockClient implements LockClient {
       const votes = await this.#all(ttlMs / 3, async (node, i) => {
         const c = counters[i] ?? 0;
         if (c <= 0) return 0;
-        return await node.call(process, ["EVAL", "writeBack", [lock, `counter:${lock}`], [grant, top, bound ? c : "*"]]);
+        return await node.call(process, [
+          "EVAL",
+          "writeBack",
+          [lock, `counter:${lock}`],
+          [grant, top, bound ? c : "*"],
+        ]);
       });
       agreed = votes.filter((vote) => vote === 1).length >= quorum;
     }
@@ -80,7 +90,12 @@ export class RedlockClient implements LockClient {
     // Without the second look the client counts from now on.
     const until = secondLook ? sentAt + ttlMs * 0.98 : process.clock.mono() + ttlMs;
     const facts = { lock, grant, token };
-    this.#world.probe.ev(process, "ok", "acquire", { op, ...facts, ttlMs, remainingMs: until - process.clock.mono() });
+    this.#world.probe.ev(process, "ok", "acquire", {
+      op,
+      ...facts,
+      ttlMs,
+      remainingMs: until - process.clock.mono(),
+    });
     return new RedlockHeld(this.#world, this, facts, until);
   }
 
@@ -95,7 +110,12 @@ export class RedlockClient implements LockClient {
   async #ask(timeoutMs: number, lock: string, grant: string, ttlMs: number): Promise<number[]> {
     const replies = await this.#all(timeoutMs, async (node) => {
       const ask = async (): Promise<unknown> =>
-        node.call(this.process, ["EVAL", "takeAndCount", [lock, `counter:${lock}`], [grant, ttlMs]]);
+        node.call(this.process, [
+          "EVAL",
+          "takeAndCount",
+          [lock, `counter:${lock}`],
+          [grant, ttlMs],
+        ]);
       const first = ask();
       if (this.#habits.asksTwice === true) void ask();
       return await first;
@@ -103,7 +123,10 @@ export class RedlockClient implements LockClient {
     return replies.map((reply) => (typeof reply === "number" ? reply : 0));
   }
 
-  async #all(timeoutMs: number, work: (node: RedisServer, i: number) => Promise<unknown>): Promise<unknown[]> {
+  async #all(
+    timeoutMs: number,
+    work: (node: RedisServer, i: number) => Promise<unknown>,
+  ): Promise<unknown[]> {
     return await Promise.all(
       this.#nodes.map(async (node, i) => {
         const reply = await within(this.process, timeoutMs, work(node, i));
@@ -122,7 +145,12 @@ class RedlockHeld implements Held {
   readonly #client: RedlockClient;
   #until: number;
 
-  constructor(world: World, client: RedlockClient, facts: { lock: string; grant: string; token: bigint }, until: number) {
+  constructor(
+    world: World,
+    client: RedlockClient,
+    facts: { lock: string; grant: string; token: bigint },
+    until: number,
+  ) {
     this.#world = world;
     this.#client = client;
     this.lock = facts.lock;

@@ -4,7 +4,11 @@ import type { SimProcess } from "../sim/process.ts";
 export const LATE: unique symbol = Symbol("late");
 
 /** The work's result, or `LATE` when it takes longer than `ms` of the process's clock; the work goes on. */
-export async function within<T>(process: SimProcess, ms: number, work: Promise<T>): Promise<T | typeof LATE> {
+export async function within<T>(
+  process: SimProcess,
+  ms: number,
+  work: Promise<T>,
+): Promise<T | typeof LATE> {
   return await new Promise((resolve) => {
     const timer = process.clock.timer(ms, () => {
       resolve(LATE);

@@ -95,7 +95,12 @@ export class Chaos {
       case "cut":
       case "cut one way": {
         const [from, to] = this.#howLong.among(2) === 0 ? [client, server] : [server, client];
-        world.cut(from, to, this.#howLong.among(2) === 0 ? "stall" : "lose", kind === "cut one way");
+        world.cut(
+          from,
+          to,
+          this.#howLong.among(2) === 0 ? "stall" : "lose",
+          kind === "cut one way",
+        );
         this.#later(ms, () => {
           world.net.link(from, to).heal();
           world.net.link(to, from).heal();

@@ -1,5 +1,5 @@
-import type { History } from "../history.ts";
 import { CoreClient } from "../clients/core-client.ts";
+import type { History } from "../history.ts";
 import { ResourceServer } from "../servers/resource.ts";
 import { type TableOptions, TableServer } from "../servers/table.ts";
 import type { Choices } from "../sim/choices.ts";
@@ -57,7 +57,10 @@ export async function runCore(run: CoreRun): Promise<CoreOutcome> {
   const start = (name: string): void => {
     const process = world.start(name);
     const make = run.client ?? ((...args) => new CoreClient(...args));
-    const core = make(world, process, table.driverFor(process), { ttl: swarm.ttlMs, handOff: "local" });
+    const core = make(world, process, table.driverFor(process), {
+      ttl: swarm.ttlMs,
+      handOff: "local",
+    });
     const loop = clientLoop({ world, core, resource, swarm, state, name });
     void loop;
   };

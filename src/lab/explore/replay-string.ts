@@ -8,7 +8,11 @@ const MAX_LENGTH = 2048;
 /** What it may unpack to. */
 const MAX_BYTES = 1 << 20;
 
-type Packed = readonly [subject: string, seed: number, picks: Readonly<Record<string, readonly number[]>> | 0];
+type Packed = readonly [
+  subject: string,
+  seed: number,
+  picks: Readonly<Record<string, readonly number[]>> | 0,
+];
 
 /** A case as one short line. Decisions that are not harmless are written as pairs of their place and what was picked. */
 export function encodeCase({ subject, seed, picks }: Case): string {
@@ -31,10 +35,14 @@ export function decodeCase(text: string): Case {
     if (packed.toString("base64url") !== body) throw new SyntaxError("not base64url");
     const bytes = inflateRawSync(packed, { maxOutputLength: MAX_BYTES });
     const [subject, seed, sparse] = JSON.parse(bytes.toString()) as Packed;
-    if (typeof subject !== "string" || typeof seed !== "number") throw new SyntaxError("not a case");
+    if (typeof subject !== "string" || typeof seed !== "number")
+      throw new SyntaxError("not a case");
     return { subject, seed, picks: sparse === 0 ? null : unpack(sparse) };
   } catch (error) {
-    throw new InvalidArgumentError('Expected a replay string that begins with "lab1:" and is whole.', error);
+    throw new InvalidArgumentError(
+      'Expected a replay string that begins with "lab1:" and is whole.',
+      error,
+    );
   }
 }
 
@@ -44,7 +52,8 @@ function unpack(sparse: Readonly<Record<string, readonly number[]>>): Map<string
     const stream: number[] = [];
     for (let at = 0; at + 1 < pairs.length; at += 2) {
       const [index = 0, picked = 0] = [pairs[at], pairs[at + 1]];
-      if (!Number.isInteger(index) || index < 0 || index > MAX_BYTES) throw new SyntaxError("not a place");
+      if (!Number.isInteger(index) || index < 0 || index > MAX_BYTES)
+        throw new SyntaxError("not a place");
       while (stream.length < index) stream.push(0);
       stream[index] = picked;
     }

@@ -1,5 +1,12 @@
 import { systemClock } from "../../runtime/system-clock.ts";
-import { type Choice, pctChoices, picksOf, type Picks, randomChoices, replayedChoices } from "../sim/choices.ts";
+import {
+  type Choice,
+  type Picks,
+  pctChoices,
+  picksOf,
+  randomChoices,
+  replayedChoices,
+} from "../sim/choices.ts";
 import type { Subject, Trial } from "./subjects.ts";
 
 /**
@@ -54,7 +61,10 @@ export async function search(subject: Subject, options: SearchOptions = {}): Pro
     onRun?.(count);
     if (trial.broken.length > 0) {
       const picks = picksOf(trial.choices.log);
-      return { found: { case: { subject: subject.name, seed: next.seed, picks }, trial }, runs: count };
+      return {
+        found: { case: { subject: subject.name, seed: next.seed, picks }, trial },
+        runs: count,
+      };
     }
   }
   return { found: null, runs: count };
@@ -110,7 +120,8 @@ class Bounded implements Cases {
   }
 
   next(last: Trial | undefined): ReturnType<Cases["next"]> {
-    if (last !== undefined && this.#current !== undefined) this.#branch(this.#current, last.choices.log);
+    if (last !== undefined && this.#current !== undefined)
+      this.#branch(this.#current, last.choices.log);
     this.#current = this.#queue[this.#head];
     this.#head += 1;
     if (this.#current === undefined) return undefined;

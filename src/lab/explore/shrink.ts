@@ -31,9 +31,15 @@ export async function shrink(subject: Subject, found: Found, maxRuns = 600): Pro
     best = { case: next, trial };
     return true;
   };
-  let marks = marksOf(found.case.picks ?? new Map<string, number[]>()).sort((a, b) => rank(a) - rank(b));
+  let marks = marksOf(found.case.picks ?? new Map<string, number[]>()).sort(
+    (a, b) => rank(a) - rank(b),
+  );
   if (!(await attempt(marks))) return found;
-  for (let size = Math.ceil(marks.length / 2); size >= 1; size = size === 1 ? 0 : Math.ceil(size / 2)) {
+  for (
+    let size = Math.ceil(marks.length / 2);
+    size >= 1;
+    size = size === 1 ? 0 : Math.ceil(size / 2)
+  ) {
     for (let at = 0; at < marks.length; ) {
       const fewer = [...marks.slice(0, at), ...marks.slice(at + size)];
       if (await attempt(fewer)) marks = fewer;

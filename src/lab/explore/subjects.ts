@@ -30,7 +30,17 @@ export interface Subject {
 }
 
 /** What must hold of the production core whatever happens, as long as the lock service keeps its memory and its clock. */
-const CORE_PROPERTIES: readonly PropertyId[] = ["P1", "P3", "P4", "P5", "P6", "P11", "P12", "P14", "P15"];
+const CORE_PROPERTIES: readonly PropertyId[] = [
+  "P1",
+  "P3",
+  "P4",
+  "P5",
+  "P6",
+  "P11",
+  "P12",
+  "P14",
+  "P15",
+];
 
 /** The production core and memory driver under everything that the protocol tolerates; with `tamper`, a wrong driver. */
 export function coreSubject(tamper?: Tamper): Subject {
@@ -92,7 +102,12 @@ function freePlay(options: FreePlay): Subject {
     async run(seed, choices) {
       const history = new History({ scenario: name, seed: String(seed), backend: arm.lock.kind });
       return await sealed(async () => {
-        const world = new World({ seed, history, weather, ...(choices === undefined ? {} : { choices }) });
+        const world = new World({
+          seed,
+          history,
+          weather,
+          ...(choices === undefined ? {} : { choices }),
+        });
         const stage = new Stage(world, ARMS[0] ?? "naive", arm);
         const clients = ["A", "B"];
         for (const client of clients) void work(stage, client, ttlMs);
@@ -128,7 +143,11 @@ async function work(stage: Stage, name: string, ttlMs: number): Promise<void> {
 
 const SLOW: Weather = { delaysMs: [1, 30, 2000], weights: [8, 2, 1], lose: 0, repeat: 0 };
 const LOSSY: Weather = { delaysMs: [1, 30], weights: [8, 1], lose: 2, repeat: 0 };
-const QUORUM: Arm = { lock: { kind: "redlock", habits: { quorum: 2, token: "max" }, nodes: 3 }, guard: "none", holds: false };
+const QUORUM: Arm = {
+  lock: { kind: "redlock", habits: { quorum: 2, token: "max" }, nodes: 3 },
+  guard: "none",
+  holds: false,
+};
 
 /** What can be explored, by name. Every one but the core is there to be broken. */
 export const SUBJECTS: readonly Subject[] = [

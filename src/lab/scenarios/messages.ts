@@ -1,6 +1,7 @@
 import type { Backend } from "../../core/driver.ts";
 import type { Message } from "../sim/network.ts";
 import { arms, type Scenario } from "./scenario.ts";
+import type { Stage } from "./stage.ts";
 
 const TTL = { ttlMs: 2000 };
 const RENEWED = { ttlMs: 2000, renews: true };
@@ -10,9 +11,12 @@ export function withoutTombstones(backend: Backend): Backend {
   return new Proxy(backend, {
     get(target, key) {
       if (key === "release")
-        return async (grants: Parameters<Backend["release"]>[0], io: Parameters<Backend["release"]>[1]) =>
+        return async (
+          grants: Parameters<Backend["release"]>[0],
+          io: Parameters<Backend["release"]>[1],
+        ) =>
           target.release(
-            grants.map(({ refuseLateMs: _none, ...rest }) => rest),
+            grants.map((ref) => ({ ...ref, refuseLateMs: 0 })),
             io,
           );
       const value = Reflect.get(target, key) as unknown;
@@ -35,7 +39,7 @@ export const MESSAGES: readonly Scenario[] = [
     property: "P4",
     arms: arms({ fenceHolds: true }),
     withinMs: 20_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       const a = await s.acquire("A", TTL);
       const from = await s.open("A", a);
       const release = s.hold("A", "X", "write");
@@ -54,7 +58,7 @@ export const MESSAGES: readonly Scenario[] = [
     property: "P4",
     arms: arms(),
     withinMs: 20_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       const a = await s.acquire("A", TTL);
       const fromA = await s.open("A", a);
       const release = s.hold("A", "X", "write");
@@ -76,7 +80,7 @@ export const MESSAGES: readonly Scenario[] = [
     property: "P1",
     arms: arms(),
     withinMs: 20_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       const a = await s.acquire("A", TTL);
       s.pauseFor("A", 3000);
       const b = await s.acquire("B", { ttlMs: 5000 });
@@ -94,7 +98,7 @@ export const MESSAGES: readonly Scenario[] = [
     property: "P8",
     arms: arms({ naive: { retryMs: 500 } }),
     withinMs: 2000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       s.drop(s.server, "A", isReply("SET", "attempt"));
       await s.section("A", { ttlMs: 3000 });
     },
@@ -102,11 +106,12 @@ export const MESSAGES: readonly Scenario[] = [
   {
     id: "S07",
     name: "release-retried-late",
-    title: "the answer to a release is lost; its retry comes when the same process holds the lock anew",
+    title:
+      "the answer to a release is lost; its retry comes when the same process holds the lock anew",
     property: "P1",
     arms: arms({ naive: { retriesRelease: true } }),
     withinMs: 20_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       const first = await s.acquire("A", RENEWED);
       s.drop(s.server, "A", isReply("DEL", "release"));
       void s.must("release", first.release());
@@ -125,7 +130,7 @@ export const MESSAGES: readonly Scenario[] = [
     property: "P2",
     arms: arms(),
     withinMs: 20_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       const lockDelayMs = s.ours ? 5000 : 0;
       const a = await s.acquire("A", { ttlMs: 1000, lockDelayMs });
       const from = await s.open("A", a);
@@ -141,11 +146,12 @@ export const MESSAGES: readonly Scenario[] = [
   {
     id: "S46",
     name: "lock-delay-cancelled",
-    title: "a holder that lost its lease cleans up, and cancels the quiet time that protects from its own packets",
+    title:
+      "a holder that lost its lease cleans up, and cancels the quiet time that protects from its own packets",
     property: "P2",
     arms: arms({ naive: { release: "compare-and-delete" } }),
     withinMs: 20_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       const terms = { ttlMs: 1000, lockDelayMs: 5000 };
       const a = await s.acquire("A", terms);
       const from = await s.open("A", a);
@@ -162,7 +168,8 @@ export const MESSAGES: readonly Scenario[] = [
   {
     id: "S44",
     name: "ghost-grant",
-    title: "an acquire hangs in the network, is asked again, granted and released; then the first one lands",
+    title:
+      "an acquire hangs in the network, is asked again, granted and released; then the first one lands",
     property: "P8",
     arms: {
       naive: { lock: { kind: "core", tamper: withoutTombstones }, guard: "none", holds: false },
@@ -170,10 +177,14 @@ export const MESSAGES: readonly Scenario[] = [
       ringfence: { lock: { kind: "core" }, guard: "claim", holds: true },
     },
     withinMs: 4000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       const seen = { count: 0 };
       s.client("A");
-      const release = s.hold("A", s.server, ({ label }) => label === "attempt" && seen.count++ === 0);
+      const release = s.hold(
+        "A",
+        s.server,
+        ({ label }) => label === "attempt" && seen.count++ === 0,
+      );
       await s.section("A", { ttlMs: 3000 });
       await s.section("B", TTL);
       release();
@@ -184,11 +195,12 @@ export const MESSAGES: readonly Scenario[] = [
   {
     id: "S48",
     name: "deadline-after-re-ask",
-    title: "the answer to acquire is lost, and the deadline is counted from the second time of asking",
+    title:
+      "the answer to acquire is lost, and the deadline is counted from the second time of asking",
     property: "P6",
     arms: arms({ naive: { retryMs: 3000, adopts: true } }),
     withinMs: 20_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       s.drop(s.server, "A", isReply("SET", "attempt"));
       const a = await s.acquire("A", { ttlMs: 6000 });
       await s.after(7000 - s.world.now);

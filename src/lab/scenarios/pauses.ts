@@ -1,4 +1,5 @@
 import { arms, type Scenario } from "./scenario.ts";
+import type { Stage } from "./stage.ts";
 
 const TTL = { ttlMs: 2000 };
 const RENEWED = { ttlMs: 2000, renews: true };
@@ -12,7 +13,7 @@ export const PAUSES: readonly Scenario[] = [
     property: "P4",
     arms: arms({ fenceHolds: true }),
     withinMs: 20_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       const a = await s.acquire("A", TTL);
       const from = await s.open("A", a);
       void s.must("B", s.section("B", TTL, 500));
@@ -28,7 +29,7 @@ export const PAUSES: readonly Scenario[] = [
     property: "P4",
     arms: arms({ fenceHolds: true }),
     withinMs: 20_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       const a = await s.acquire("A", TTL);
       const from = await s.open("A", a);
       void s.must("B", s.section("B", TTL, 500));
@@ -44,7 +45,7 @@ export const PAUSES: readonly Scenario[] = [
     property: "P14",
     arms: arms({ naive: { renew: "set", believes: "until told" } }),
     withinMs: 20_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       const a = await s.acquire("A", RENEWED);
       const from = await s.open("A", a);
       await s.sleep("A", 800);
@@ -61,7 +62,7 @@ export const PAUSES: readonly Scenario[] = [
     property: "P6",
     arms: arms({ naive: { renew: "compare-and-expire", believes: "until told" } }),
     withinMs: 20_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       const a = await s.acquire("A", RENEWED);
       await s.sleep("A", 1000);
       s.pauseFor("A", 4000);
@@ -78,7 +79,7 @@ export const PAUSES: readonly Scenario[] = [
     arms: arms({ naive: { renew: "compare-and-expire" } }),
     check: { maxHoldNs: 6e9 },
     withinMs: 30_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       await s.acquire("A", { ...RENEWED, maxHoldMs: 5000 });
       await s.section("B", TTL);
     },
@@ -90,7 +91,7 @@ export const PAUSES: readonly Scenario[] = [
     property: "P1",
     arms: arms({ naive: { renew: "compare-and-expire", believes: "until told" } }),
     withinMs: 20_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       const a = await s.acquire("A", RENEWED);
       s.world.cut("A", s.server, "lose");
       await s.section("B", TTL, 1000);
@@ -104,7 +105,7 @@ export const PAUSES: readonly Scenario[] = [
     property: "P4",
     arms: arms(),
     withinMs: 20_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       void s.must("A", s.section("A", TTL, 5000));
       await s.after(10);
       await s.section("B", TTL, 5000);
@@ -117,7 +118,7 @@ export const PAUSES: readonly Scenario[] = [
     property: "P6",
     arms: arms(),
     withinMs: 20_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       const a = await s.acquire("A", TTL);
       s.world.suspend("A");
       s.world.scheduler.after(5000, () => {
@@ -134,7 +135,7 @@ export const PAUSES: readonly Scenario[] = [
     property: "P6",
     arms: arms({ naive: { believes: "wall" } }),
     withinMs: 20_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       const a = await s.acquire("A", TTL);
       s.world.step("A", -600_000);
       await s.sleep("A", 3000);

@@ -1,8 +1,8 @@
 import type { CheckOptions, PropertyId } from "../checkers/index.ts";
 import type { NaiveHabits } from "../clients/naive-client.ts";
 import type { RedlockHabits } from "../clients/redlock-client.ts";
-import type { GuardKind } from "../servers/resource.ts";
 import type { AppendOnly } from "../servers/redis.ts";
+import type { GuardKind } from "../servers/resource.ts";
 import type { Tamper } from "../servers/table.ts";
 import type { Weather } from "../sim/network.ts";
 import type { Stage } from "./stage.ts";
@@ -13,7 +13,12 @@ export const ARMS: readonly ArmName[] = ["naive", "fence", "ringfence"];
 
 /** Which lock an arm uses. */
 export type LockSpec =
-  | { readonly kind: "redis"; readonly habits?: NaiveHabits; readonly appendOnly?: AppendOnly; readonly replicas?: number }
+  | {
+      readonly kind: "redis";
+      readonly habits?: NaiveHabits;
+      readonly appendOnly?: AppendOnly;
+      readonly replicas?: number;
+    }
   | { readonly kind: "redlock"; readonly habits: RedlockHabits; readonly nodes?: number }
   /** The production core over the production memory driver. `tamper`: a planted fault. */
   | { readonly kind: "core"; readonly tamper?: Tamper };
@@ -67,7 +72,11 @@ export function arms(
   };
   return {
     naive: { lock: redis, guard: "none", holds: false },
-    fence: { lock: { ...redis, habits: { ...naive, token: true } }, guard: "fence", holds: fenceHolds },
+    fence: {
+      lock: { ...redis, habits: { ...naive, token: true } },
+      guard: "fence",
+      holds: fenceHolds,
+    },
     ringfence: { lock: { kind: "core" }, guard: "claim", holds: true },
   };
 }

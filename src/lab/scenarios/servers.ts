@@ -49,7 +49,8 @@ export const SERVERS: readonly Scenario[] = [
   {
     id: "S08",
     name: "async-failover",
-    title: "a replica that never heard of the grant is promoted, and hands out the same number again",
+    title:
+      "a replica that never heard of the grant is promoted, and hands out the same number again",
     property: "P4",
     arms: arms({ replicas: 1 }),
     withinMs: 60_000,
@@ -71,7 +72,7 @@ export const SERVERS: readonly Scenario[] = [
     property: "P1",
     arms: redlockArms(THREE_OF_FIVE, FOUR_OF_FIVE),
     withinMs: 60_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       await splitQuorum(s, (server) => {
         s.world.step(server, 40_000);
       });
@@ -84,7 +85,7 @@ export const SERVERS: readonly Scenario[] = [
     property: "P1",
     arms: redlockArms(THREE_OF_FIVE, FOUR_OF_FIVE),
     withinMs: 60_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       await splitQuorum(s, (server) => {
         s.redis.find(({ name }) => name === server)?.restart("nothing");
       });
@@ -100,7 +101,7 @@ export const SERVERS: readonly Scenario[] = [
       ringfence: { lock: { kind: "core" }, guard: "claim", holds: true },
     },
     withinMs: 20_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       s.client("A");
       const acquiring = s.client("A").acquire("L", TTL);
       await s.after(0.5);
@@ -120,7 +121,7 @@ export const SERVERS: readonly Scenario[] = [
     weather: { delaysMs: [1, 10, 40, 90], weights: [4, 2, 1, 1], lose: 0.4, repeat: 0 },
     seeds: 8,
     withinMs: 3000,
-    play: async (s) => contend(s),
+    play: contend,
   },
   {
     id: "S45",
@@ -142,7 +143,7 @@ export const SERVERS: readonly Scenario[] = [
     property: "P8",
     arms: arms({ naive: { take: "two-step" } }),
     withinMs: 20_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       void s.client("A").acquire("L", TTL);
       await s.after(1.5);
       s.world.kill("A");
@@ -156,7 +157,7 @@ export const SERVERS: readonly Scenario[] = [
     property: "P1",
     arms: arms({ naive: { take: "get-set" } }),
     withinMs: 20_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       void s.must("A", s.section("A", TTL, 100));
       await s.section("B", TTL, 100);
     },
@@ -175,7 +176,11 @@ async function secondDelivery(s: Stage): Promise<void> {
   s.world.cut("A", s2, "lose");
   s.world.cut("B", s3, "lose");
   const taken = { count: 0 };
-  const release = s.hold("A", s1, ({ label }) => label === "writeBack" || (label === "takeAndCount" && taken.count++ > 0));
+  const release = s.hold(
+    "A",
+    s1,
+    ({ label }) => label === "writeBack" || (label === "takeAndCount" && taken.count++ > 0),
+  );
   const acquiring = s.client("A").acquire("L", terms);
   await s.after(5);
   s.world.step(s1, 40_000);

@@ -33,12 +33,18 @@ export class Stage {
     this.resource.timeoutMs = 60_000;
     const { lock } = arm;
     if (lock.kind === "core")
-      this.table = new TableServer(world, "S", lock.tamper === undefined ? {} : { tamper: lock.tamper });
+      this.table = new TableServer(
+        world,
+        "S",
+        lock.tamper === undefined ? {} : { tamper: lock.tamper },
+      );
     else {
       const count = lock.kind === "redlock" ? (lock.nodes ?? 5) : 1 + (lock.replicas ?? 0);
       const appendOnly = lock.kind === "redis" ? lock.appendOnly : undefined;
       for (let i = 0; i < count; i += 1)
-        this.redis.push(new RedisServer(world, i === 0 && count === 1 ? "S" : `S${i + 1}`, appendOnly));
+        this.redis.push(
+          new RedisServer(world, i === 0 && count === 1 ? "S" : `S${i + 1}`, appendOnly),
+        );
       if (lock.kind === "redis")
         for (const replica of this.redis.slice(1)) this.redis[0]?.replicateTo(replica);
     }

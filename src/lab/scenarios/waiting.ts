@@ -14,7 +14,7 @@ export const WAITING: readonly Scenario[] = [
     property: "P8",
     arms: arms({ naive: { waits: "subscribe" } }),
     withinMs: 20_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       const a = await s.acquire("A", TTL);
       s.client("B");
       s.drop(s.server, "B", ({ label }) => label === "wake", 1000);
@@ -30,7 +30,7 @@ export const WAITING: readonly Scenario[] = [
     property: "P8",
     arms: arms({ naive: { renew: "compare-and-expire" } }),
     withinMs: 20_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       void s.must("B", both(s, "B", ["L2", "L1"]));
       await both(s, "A", ["L1", "L2"]);
     },
@@ -46,7 +46,7 @@ export const WAITING: readonly Scenario[] = [
       ringfence: { lock: { kind: "core" }, guard: "claim", holds: true },
     },
     withinMs: 20_000,
-    async play(s) {
+    async play(s: Stage): Promise<void> {
       const whole = s.armName === "ringfence";
       const a = await s.acquire("A", TTL);
       const asA = s.as("A", a);

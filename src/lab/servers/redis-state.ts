@@ -7,7 +7,12 @@ export type RedisReply = string | number | null;
 
 /** What a write did, in the form in which Redis replicates and logs it: absolute times, no conditions. */
 export type RedisEffect =
-  | { readonly kind: "set"; readonly key: string; readonly value: string; readonly expiresAt: number | null }
+  | {
+      readonly kind: "set";
+      readonly key: string;
+      readonly value: string;
+      readonly expiresAt: number | null;
+    }
   | { readonly kind: "del"; readonly key: string };
 
 export interface RedisResult {
@@ -67,7 +72,8 @@ export function execute(state: RedisState, now: number, command: RedisCommand): 
 /** Applies what another server did. */
 export function apply(state: RedisState, effect: RedisEffect, now: number): void {
   if (effect.kind === "del") state.keys.delete(effect.key);
-  else state.keys.set(effect.key, { value: effect.value, expiresAt: effect.expiresAt, usedAt: now });
+  else
+    state.keys.set(effect.key, { value: effect.value, expiresAt: effect.expiresAt, usedAt: now });
 }
 
 /** Takes out what is over by now; returns what was there. */
@@ -102,7 +108,11 @@ class Run {
         return "OK";
       case "EVAL":
         return this.#script(command[1], command[2], command[3].map(String));
-      default:
+      case "GET":
+      case "DEL":
+      case "INCR":
+      case "PTTL":
+      case "EXISTS":
         return this.#simple(command[0], command[1]);
     }
   }
@@ -172,7 +182,11 @@ class Run {
     return 1;
   }
 
-  #script(name: ScriptName, [lock = "", counter = ""]: readonly string[], args: readonly string[]): RedisReply {
+  #script(
+    name: ScriptName,
+    [lock = "", counter = ""]: readonly string[],
+    args: readonly string[],
+  ): RedisReply {
     const [value = "", second = "", third = ""] = args;
     const held = this.#live(lock)?.value;
     const mine = held?.startsWith(`${value}:`) === true;
@@ -189,7 +203,8 @@ class Run {
       }
       case "writeBack": {
         if (third === "*" ? !mine : held !== `${value}:${third}`) return 0;
-        if (Number(this.#live(counter)?.value ?? "0") < Number(second)) this.#put(counter, second, null);
+        if (Number(this.#live(counter)?.value ?? "0") < Number(second))
+          this.#put(counter, second, null);
         return 1;
       }
       case "giveBack":

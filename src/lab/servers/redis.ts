@@ -40,7 +40,10 @@ export class RedisServer {
   readonly #granted = new Set<string>();
   readonly #early = new Map<number, readonly RedisEffect[]>();
   /** Processes that hear of every DEL of a key. */
-  readonly #subscribers = new Map<string, { readonly client: SimProcess; readonly onMessage: () => void }[]>();
+  readonly #subscribers = new Map<
+    string,
+    { readonly client: SimProcess; readonly onMessage: () => void }[]
+  >();
 
   constructor(world: World, name: string, appendOnly: AppendOnly = "no") {
     this.#world = world;
@@ -58,28 +61,38 @@ export class RedisServer {
   /** One command over the links. Waits for its answer for ever. */
   async call(client: SimProcess, command: RedisCommand): Promise<RedisReply> {
     const label = command[0] === "EVAL" ? command[1] : command[0];
-    return await this.#world.net.call(client, () => this.process, label, () => this.#execute(command));
+    return await this.#world.net.call(
+      client,
+      () => this.process,
+      label,
+      () => this.#execute(command),
+    );
   }
 
   /** Blocks until so many replicas have everything, or `timeoutMs` passed; returns how many have. */
   async wait(client: SimProcess, replicas: number, timeoutMs: number): Promise<number> {
-    return await this.#world.net.call(client, () => this.process, "WAIT", async () => {
-      const wanted = this.#offset;
-      const count = (): number => this.#replicas.filter(({ acked }) => acked >= wanted).length;
-      if (count() >= replicas) return count();
-      return await new Promise<number>((resolve) => {
-        const done = (): void => {
-          this.#waiting.delete(look);
-          timer.cancel();
-          resolve(count());
-        };
-        const look = (): void => {
-          if (count() >= replicas) done();
-        };
-        const timer = this.process.clock.timer(timeoutMs, done);
-        this.#waiting.add(look);
-      });
-    });
+    return await this.#world.net.call(
+      client,
+      () => this.process,
+      "WAIT",
+      async () => {
+        const wanted = this.#offset;
+        const count = (): number => this.#replicas.filter(({ acked }) => acked >= wanted).length;
+        if (count() >= replicas) return count();
+        return await new Promise<number>((resolve) => {
+          const done = (): void => {
+            this.#waiting.delete(look);
+            timer.cancel();
+            resolve(count());
+          };
+          const look = (): void => {
+            if (count() >= replicas) done();
+          };
+          const timer = this.process.clock.timer(timeoutMs, done);
+          this.#waiting.add(look);
+        });
+      },
+    );
   }
 
   /** Tells `client` whenever `key` is deleted. The message may be lost, as with any pub/sub. */
@@ -137,7 +150,12 @@ export class RedisServer {
           replica.acked = Math.max(replica.acked, server.#offset);
           for (const look of this.#waiting) look();
         };
-        this.#world.net.send({ from: server.process, to: this.process, label: "ack", deliver: ack });
+        this.#world.net.send({
+          from: server.process,
+          to: this.process,
+          label: "ack",
+          deliver: ack,
+        });
       };
       this.#world.net.send({ from: this.process, to: server.process, label: "replicate", deliver });
     }
@@ -172,7 +190,14 @@ export class RedisServer {
     const again = (was !== undefined && grantOf(was) === grant) || this.#granted.has(grant);
     this.#granted.add(grant);
     this.#world.probe.ev(this.process, "event", again ? "srv.renew" : "srv.grant", facts);
-    if (ttlMs !== undefined) this.#world.scheduler.after(ttlMs + 1, () => { this.#purge(); }, false);
+    if (ttlMs !== undefined)
+      this.#world.scheduler.after(
+        ttlMs + 1,
+        () => {
+          this.#purge();
+        },
+        false,
+      );
   }
 
   #purge(): void {
@@ -186,10 +211,14 @@ export class RedisServer {
   }
 
   #syncLater(): void {
-    this.#world.scheduler.after(1000, () => {
-      this.#disk.sync();
-      this.#syncLater();
-    }, false);
+    this.#world.scheduler.after(
+      1000,
+      () => {
+        this.#disk.sync();
+        this.#syncLater();
+      },
+      false,
+    );
   }
 }
 

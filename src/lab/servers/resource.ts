@@ -104,8 +104,10 @@ export class ResourceServer {
       return true;
     } catch (error) {
       // Stale, or of another scope: anything else is a defect of the lab.
-      if (error instanceof Error && "code" in error && String(error.code).startsWith("ERR_STALE")) return false;
-      if (error instanceof Error && "code" in error && error.code === "ERR_GUARD_SCOPE") return false;
+      if (error instanceof Error && "code" in error && String(error.code).startsWith("ERR_STALE"))
+        return false;
+      if (error instanceof Error && "code" in error && error.code === "ERR_GUARD_SCOPE")
+        return false;
       throw error;
     }
   }
@@ -114,22 +116,30 @@ export class ResourceServer {
     who: Actor,
     f: "claim" | "read" | "write",
     res: string,
-    step: (item: Item) => { result: T; facts: { ver?: number; from?: number; accepted?: boolean; path?: string } },
+    step: (item: Item) => {
+      result: T;
+      facts: { ver?: number; from?: number; accepted?: boolean; path?: string };
+    },
   ): Promise<T> {
     const { probe, net } = this.#world;
     const { client, lock, grant, token } = who;
     const facts = { op: probe.op(), res, lock, grant, token };
     probe.ev(client, "invoke", f, facts);
-    const calling = net.call(client, () => this.process, f, () => {
-      let item = this.#items.get(res);
-      if (item === undefined) {
-        item = { ver: 0, fence: 0n, entry: null };
-        this.#items.set(res, item);
-      }
-      const done = step(item);
-      probe.ev(client, "event", f, { ...facts, ...done.facts });
-      return done.result;
-    });
+    const calling = net.call(
+      client,
+      () => this.process,
+      f,
+      () => {
+        let item = this.#items.get(res);
+        if (item === undefined) {
+          item = { ver: 0, fence: 0n, entry: null };
+          this.#items.set(res, item);
+        }
+        const done = step(item);
+        probe.ev(client, "event", f, { ...facts, ...done.facts });
+        return done.result;
+      },
+    );
     const result = await within(client, this.timeoutMs, calling);
     if (result === LATE) {
       probe.ev(client, "info", f, facts);

@@ -64,15 +64,17 @@ export class TableServer {
 
   /** What a client process opens. */
   driverFor(client: SimProcess): Driver<MemoryCapabilities> {
-    const { open: _open, ...declared } = this.#driver;
-    return { ...declared, open: async (context) => this.#connect(client, context) };
+    return { ...this.#driver, open: async (context) => this.#connect(client, context) };
   }
 
   async #connect(client: SimProcess, context: DriverContext): Promise<Backend> {
     const { notify, namespace } = context;
     const call = async <T>(label: string, work: (backend: Backend) => Promise<T>): Promise<T> =>
-      this.world.net.call(client, () => this.process, label, async (server) =>
-        work(await this.#backend(server, client, { namespace, notify })),
+      this.world.net.call(
+        client,
+        () => this.process,
+        label,
+        async (server) => work(await this.#backend(server, client, { namespace, notify })),
       );
     return new RemoteBackend(call, this.#trace);
   }

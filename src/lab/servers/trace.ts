@@ -77,7 +77,8 @@ export class ServerTrace {
 
   /** The server lost its memory: every lease it had is over. */
   forget(): void {
-    for (const [grant, { lock, token }] of this.#live) this.#tell("srv.expire", { lock, grant, token });
+    for (const [grant, { lock, token }] of this.#live)
+      this.#tell("srv.expire", { lock, grant, token });
     this.#live.clear();
     this.#queued.clear();
   }
@@ -112,7 +113,10 @@ export class ServerTrace {
     return this.#server().machine.mono();
   }
 
-  #tell(f: "enqueue" | "wakeup" | "leave" | "srv.grant" | "srv.renew" | "srv.release" | "srv.expire", facts: Facts): void {
+  #tell(
+    f: "enqueue" | "wakeup" | "leave" | "srv.grant" | "srv.renew" | "srv.release" | "srv.expire",
+    facts: Facts,
+  ): void {
     this.#world.probe.ev(this.#server(), "event", f, facts);
   }
 }

@@ -24,6 +24,10 @@ export interface Message {
   readonly deliver: () => void;
 }
 
+function asError(error: unknown): Error {
+  return error instanceof Error ? error : new Error(String(error));
+}
+
 /** One direction between two names. Messages do not keep their order: two calls may travel on two connections. */
 export class Link {
   readonly name: string;
@@ -63,7 +67,8 @@ export class Link {
   /** Sends on what was kept, oldest first. */
   release(): void {
     this.hold = null;
-    for (const message of this.#held.splice(0)) this.#deliver(message, this.#net.weather.delaysMs[0] ?? 0);
+    for (const message of this.#held.splice(0))
+      this.#deliver(message, this.#net.weather.delaysMs[0] ?? 0);
   }
 
   heal(): void {
@@ -107,7 +112,8 @@ export class Network {
 
   set weather(weather: Weather) {
     this.#weather = weather;
-    const rare = weather.repeat > 0 ? [weather.lose, weather.repeat] : weather.lose > 0 ? [weather.lose] : [];
+    const rare =
+      weather.repeat > 0 ? [weather.lose, weather.repeat] : weather.lose > 0 ? [weather.lose] : [];
     this.fates = [...weather.weights, ...rare];
   }
 
@@ -140,7 +146,12 @@ export class Network {
    * A call over the links: `work` runs in the server's process, its outcome travels back. Never settles when a message is
    * lost or either side dies; how long to wait is the caller's business.
    */
-  async call<T>(from: SimProcess, to: () => SimProcess, label: string, work: (server: SimProcess) => Promise<T> | T): Promise<T> {
+  async call<T>(
+    from: SimProcess,
+    to: () => SimProcess,
+    label: string,
+    work: (server: SimProcess) => Promise<T> | T,
+  ): Promise<T> {
     return await new Promise<T>((resolve, reject) => {
       const server = to();
       const reply = (settle: () => void): void => {
@@ -152,7 +163,7 @@ export class Network {
           result = work(server);
         } catch (error) {
           reply(() => {
-            reject(error as Error);
+            reject(asError(error));
           });
           return;
         }
@@ -165,7 +176,7 @@ export class Network {
             },
             (error: unknown) => {
               reply(() => {
-                reject(error as Error);
+                reject(asError(error));
               });
             },
           );

@@ -6,12 +6,18 @@ import type { Scheduler } from "./scheduler.ts";
 const NS = 1e6;
 
 /** What an event carries besides who and when; times in milliseconds of the process's own clock. */
-export type Facts = Omit<NewEv, "t" | "p" | "inc" | "k" | "f" | "lt" | "ttl" | "lockDelay" | "deadline"> & {
+export type Facts = Omit<
+  NewEv,
+  "t" | "p" | "inc" | "k" | "f" | "lt" | "ttl" | "lockDelay" | "deadline"
+> & {
   readonly ttlMs?: number;
   readonly lockDelayMs?: number;
   /** How long the lease may still be believed. */
   readonly remainingMs?: number;
 };
+
+/** What an event of the world itself carries. */
+export type WorldFacts = Pick<NewEv, "err" | "rate" | "lt" | "inc"> & { readonly p?: string };
 
 /** Writes what happens in a world into a history, and keeps a hash of it that tells two runs apart. */
 export class Probe {
@@ -57,9 +63,9 @@ export class Probe {
   }
 
   /** Something that happened to the world. */
-  world(f: EvOp, facts: Facts & { readonly p?: string; readonly inc?: number; readonly lt?: number } = {}): void {
-    const { p = "world", inc = 0, ttlMs, lockDelayMs, remainingMs: _none, ...rest } = facts;
-    this.#mix(`${p} ${f}`, facts);
+  world(f: EvOp, facts: WorldFacts = {}): void {
+    const { p = "world", inc = 0, ...rest } = facts;
+    this.#mix(`${p} ${f}`, {});
     this.history?.append({
       t: Math.round(this.#scheduler.now * NS),
       p,
@@ -67,8 +73,6 @@ export class Probe {
       k: "event",
       f,
       ...rest,
-      ...(ttlMs === undefined ? {} : { ttl: Math.round(ttlMs * NS) }),
-      ...(lockDelayMs === undefined ? {} : { lockDelay: Math.round(lockDelayMs * NS) }),
     });
   }
 

@@ -40,7 +40,11 @@ export class SimProcess {
   #stops = 0;
   #pending: Pending[] = [];
 
-  constructor(machine: Machine, scheduler: Scheduler, id: { name: string; incarnation: number; seed: number }) {
+  constructor(
+    machine: Machine,
+    scheduler: Scheduler,
+    id: { name: string; incarnation: number; seed: number },
+  ) {
     this.name = id.name;
     this.incarnation = id.incarnation;
     this.machine = machine;
@@ -82,10 +86,11 @@ export class SimProcess {
     this.#stops += 1;
   }
 
-  resume(): void {
-    if (this.#stops === 0) return;
+  /** Whether it goes on with this. */
+  resume(): boolean {
+    if (this.#stops === 0) return false;
     this.#stops -= 1;
-    if (this.#stops > 0) return;
+    if (this.#stops > 0) return false;
     const pending = this.#pending;
     this.#pending = [];
     const timers = pending.filter(({ due }) => due >= 0).sort((a, b) => a.due - b.due);
@@ -94,6 +99,7 @@ export class SimProcess {
         if (due < 0) this.enter(fn);
         else fn();
       });
+    return true;
   }
 
   /** Ends it, as kill -9 does: its memory is lost. */
@@ -110,7 +116,11 @@ export class SimProcess {
   }
 
   #timer(ms: number, fn: () => void): Timer {
-    const timer: RunningTimer = { fn, due: this.machine.mono() + Math.max(0, ms), planned: undefined };
+    const timer: RunningTimer = {
+      fn,
+      due: this.machine.mono() + Math.max(0, ms),
+      planned: undefined,
+    };
     this.#plan(timer);
     return {
       cancel: () => {
@@ -132,7 +142,13 @@ export class SimProcess {
 
   #due(timer: RunningTimer): void {
     if (!this.#alive || timer.fn === undefined) return;
-    if (this.#stops > 0) this.#pending.push({ due: timer.due, fn: () => { this.#due(timer); } });
+    if (this.#stops > 0)
+      this.#pending.push({
+        due: timer.due,
+        fn: () => {
+          this.#due(timer);
+        },
+      });
     else if (this.machine.mono() < timer.due - EPSILON_MS) this.#plan(timer);
     else timer.fn();
   }

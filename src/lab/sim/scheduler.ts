@@ -4,6 +4,8 @@
  */
 const DRAIN_TURNS = 32;
 
+/** Awaiting it costs one turn. */
+const TURN = Promise.resolve();
 /** More events at one instant than any honest world has. */
 const MAX_AT_ONCE = 20_000;
 
@@ -62,7 +64,7 @@ export class Scheduler {
 
   /** Lets time pass up to `until`, or until `enough` says so after an event. Rejects with what an event throws. */
   async run(until: number, enough: () => boolean = () => false): Promise<void> {
-    for (let turn = 0; turn < this.#turns; turn += 1) await undefined;
+    for (let turn = 0; turn < this.#turns; turn += 1) await TURN;
     for (;;) {
       const next = this.#heap[0];
       if (next === undefined || next.at > until) {
@@ -74,7 +76,7 @@ export class Scheduler {
       if (fn === null) continue;
       this.#advance(next.at);
       fn();
-      if (next.settles) for (let turn = 0; turn < this.#turns; turn += 1) await undefined;
+      if (next.settles) for (let turn = 0; turn < this.#turns; turn += 1) await TURN;
       if (enough()) return;
     }
   }
@@ -85,7 +87,9 @@ export class Scheduler {
     this.#atOnce = at > this.now ? 0 : this.#atOnce + 1;
     this.now = at;
     if (this.#atOnce > MAX_AT_ONCE)
-      throw new Error(`${MAX_AT_ONCE} events at ${at} ms: something spins without letting time pass.`);
+      throw new Error(
+        `${MAX_AT_ONCE} events at ${at} ms: something spins without letting time pass.`,
+      );
   }
 
   #push(item: Happening): void {

@@ -1,10 +1,10 @@
+import type { History } from "../history.ts";
 import { type Choices, randomChoices } from "./choices.ts";
 import { Machine, type MachineOptions } from "./machine.ts";
 import { Network, type Weather } from "./network.ts";
 import { Probe } from "./probe.ts";
 import { SimProcess } from "./process.ts";
 import { Scheduler } from "./scheduler.ts";
-import type { History } from "../history.ts";
 
 /** What a world is made from. */
 export interface WorldOptions {
@@ -66,9 +66,7 @@ export class World {
 
   resume(name: string): void {
     const process = this.process(name);
-    if (!process.stopped) return;
-    process.resume();
-    if (!process.stopped) this.probe.world("fault.resume", { p: name, inc: process.incarnation });
+    if (process.resume()) this.probe.world("fault.resume", { p: name, inc: process.incarnation });
   }
 
   kill(name: string): void {
