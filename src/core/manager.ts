@@ -8,7 +8,7 @@ import { AcquireTimeoutError, ManagerClosedError } from "./errors.ts";
 import { Events, type LockEventName, type LockEvents } from "./events.ts";
 import { Keepalive } from "./keepalive.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";
-import { Link } from "./link.ts";
+import { asBackendError, Link } from "./link.ts";
 import { FencedLiveLease, LiveLease } from "./live-lease.ts";
 import { NameQueue } from "./local-queue.ts";
 import type { AcquireOptions, ManagerOptions, Platform } from "./lock-manager.ts";
@@ -221,7 +221,17 @@ export class ManagerEngine implements Engine {
       await Promise.all(this.keepalive.tenures().map(async (tenure) => tenure.lease?.release()));
       await this.returns.settle(this.settings.defaults.requestTimeoutMs);
     } finally {
+      await this.#shut();
+    }
+  }
+
+  /** Whatever the driver says to it, nothing of ours keeps the process alive afterwards. */
+  async #shut(): Promise<void> {
+    try {
       await this.link.close();
+    } catch (error) {
+      throw asBackendError(error, "close");
+    } finally {
       await this.events.close();
       this.hold.end();
       this.hold.close();

@@ -34,7 +34,11 @@ export class Returns {
   readonly #link: Link;
   readonly #clock: Clock;
   readonly #random: Random;
-  readonly #open = new Set<Promise<void>>();
+  /** What is being given back, by a caller who waits for it or in the background. */
+  #underWay = 0;
+  readonly #pauses = new Set<() => void>();
+  #whenIdle: (() => void) | undefined;
+  #stopped = false;
 
   constructor(link: Link, clock: Clock, random: Random) {
     this.#link = link;
@@ -44,23 +48,45 @@ export class Returns {
 
   /** Never rejects. */
   async give(order: ReturnOrder): Promise<ReturnOutcome> {
+    this.#underWay += 1;
+    try {
+      return await this.#give(order);
+    } finally {
+      this.#done();
+    }
+  }
+
+  /** Waits for what is still open, up to `ms`, and gives up the rest: the backend forgets that by itself. */
+  async settle(ms: number): Promise<void> {
+    if (this.#underWay > 0)
+      await new Promise<void>((resolve) => {
+        const timer = this.#clock.timer(ms, resolve, true);
+        this.#whenIdle = () => {
+          timer.cancel();
+          resolve();
+        };
+      });
+    this.#stopped = true;
+    for (const end of this.#pauses) end();
+  }
+
+  #done(): void {
+    this.#underWay -= 1;
+    if (this.#underWay === 0) this.#whenIdle?.();
+  }
+
+  async #give(order: ReturnOrder): Promise<ReturnOutcome> {
     const progress = { late: order.late, maybeFreed: false, tries: 0 };
     for (const startedAt = this.#clock.mono(); ; ) {
       const outcome = await this.#try(order, progress);
-      if (outcome.kind !== "unknown") return outcome;
+      if (outcome.kind !== "unknown" || this.#stopped) return outcome;
       const pause = backoffMs(this.#random, progress.tries, 10, 500);
       if (this.#clock.mono() - startedAt + pause >= order.budgetMs) {
-        this.#goOn(order, progress);
+        void this.#goOn(order, progress);
         return outcome;
       }
       await this.#pause(pause, true);
     }
-  }
-
-  /** Waits for what is still open, up to `ms`. */
-  async settle(ms: number): Promise<void> {
-    if (this.#open.size === 0) return;
-    await Promise.race([Promise.all(this.#open), this.#pause(ms, true)]);
   }
 
   async #try(
@@ -91,22 +117,30 @@ export class Returns {
     return { kind: "unknown", error: release.error };
   }
 
-  #goOn(order: ReturnOrder, progress: { late: boolean; maybeFreed: boolean; tries: number }): void {
+  async #goOn(
+    order: ReturnOrder,
+    progress: { late: boolean; maybeFreed: boolean; tries: number },
+  ): Promise<void> {
+    this.#underWay += 1;
     // After its ttl the backend forgets the record or the entry without us.
     const until = this.#clock.mono() + order.ref.ttlMs + order.ref.lockDelayMs;
-    const work = async (): Promise<void> => {
-      while (this.#clock.mono() < until) {
-        await this.#pause(backoffMs(this.#random, progress.tries, 50, 2000), false);
-        if ((await this.#try(order, progress)).kind !== "unknown") return;
-      }
-    };
-    const open = work().finally(() => this.#open.delete(open));
-    this.#open.add(open);
+    while (this.#clock.mono() < until) {
+      await this.#pause(backoffMs(this.#random, progress.tries, 50, 2000), false);
+      if (this.#stopped || (await this.#try(order, progress)).kind !== "unknown") break;
+    }
+    this.#done();
   }
 
   async #pause(ms: number, ref: boolean): Promise<void> {
+    if (this.#stopped) return;
     await new Promise<void>((resolve) => {
-      this.#clock.timer(ms, resolve, ref);
+      const end = (): void => {
+        timer.cancel();
+        this.#pauses.delete(end);
+        resolve();
+      };
+      const timer = this.#clock.timer(ms, end, ref);
+      this.#pauses.add(end);
     });
   }
 }

@@ -142,6 +142,25 @@ class Run {
   }
 }
 
+/** Events that a report may hold. */
+const SHOWN = 20_000;
+
+/** What a report of a file shows: all events, or of a long one those around the first violation, on its lock. */
+export async function eventsToShow(file: string, found: Verification): Promise<readonly Ev[]> {
+  const [violation] = found.verdicts.flatMap(({ violations }) => violations);
+  const witness = violation?.witness ?? [];
+  const lock = witness.find((event) => event.lock !== undefined)?.lock;
+  const from = found.events <= SHOWN ? 0 : Math.max(0, (witness[0]?.i ?? 0) - SHOWN * 10);
+  const events: Ev[] = [];
+  const onEvent = (event: Ev): void => {
+    const fits = found.events <= SHOWN || event.lock === undefined || event.lock === lock;
+    if (event.i >= from && events.length < SHOWN && (fits || lock === undefined))
+      events.push(event);
+  };
+  await verifyFile(file, { properties: [], onEvent });
+  return events;
+}
+
 /** What a verdict is worth when events are missing, or stand in the wrong place. */
 function withHoles(verdict: Verdict): Verdict {
   const explained = CHECKERS[verdict.property].needsEveryEvent;
@@ -186,3 +205,5 @@ export async function* linesOf(file: string): AsyncGenerator<Line> {
   }
   if (rest !== "") yield { text: rest, torn: true };
 }
+
+export { HistoryFormatError };

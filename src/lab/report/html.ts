@@ -145,6 +145,6 @@ svg .label{font-size:8.5px}svg .number{font-weight:700}svg .note{font-size:9px;f
 .hatch{stroke:#9a9a9a;stroke-width:1}
 .solid{fill:var(--ink);stroke:#fff;stroke-width:.8}.open{fill:#fff;stroke:var(--ink);stroke-width:1.6}
 .dashed{fill:none;stroke:var(--ink);stroke-width:1.4;stroke-dasharray:2 2}.bold{fill:none;stroke:var(--ink);stroke-width:2}
-.witness{stroke:var(--ink);stroke-width:1;stroke-dasharray:5 3}.badge{fill:#fff;stroke:var(--ink);stroke-width:1.4}
+.witness{fill:none;stroke:var(--ink);stroke-width:1;stroke-dasharray:5 3}.badge{fill:#fff;stroke:var(--ink);stroke-width:1.4}
 @media print{body{margin:0;max-width:none}.scroll{overflow:visible;border:0}.scroll svg{max-width:100%;height:auto}ol{break-before:page}}
 `;

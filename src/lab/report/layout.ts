@@ -18,6 +18,7 @@ export interface Absence {
 
 /** What the timeline draws. */
 export interface Layout {
+  readonly events: readonly Ev[];
   readonly clients: readonly string[];
   readonly resources: readonly string[];
   readonly bars: readonly Bar[];
@@ -58,6 +59,7 @@ export function layoutOf(events: readonly Ev[]): Layout {
   });
   const { x, width } = scaleOf([...events.map(({ t }) => t), ...bars.map((bar) => bar.to)]);
   return {
+    events,
     clients: [...clients],
     resources: [...resources],
     bars,

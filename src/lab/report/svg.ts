@@ -35,7 +35,8 @@ export function drawTimeline(layout: Layout, numbered: ReadonlyMap<number, numbe
     ...drawTicks(layout, height),
     ...drawAbsences(layout, laneOf),
     ...drawBars(layout, laneOf),
-    ...drawMarks(layout, laneOf, numbered, height),
+    ...drawMarks(layout, laneOf),
+    ...drawWitnesses(layout, numbered, height),
     "</svg>",
   ];
   return parts.join("\n");
@@ -114,15 +115,10 @@ function shapeOf({ f, k, accepted }: Ev): { shape: string; label: string } {
   return { shape: `<path d="M0-7V7" class="bold"/>`, label: what };
 }
 
-function drawMarks(
-  { marks, x, from }: Layout,
-  laneOf: ReadonlyMap<string, number>,
-  numbered: ReadonlyMap<number, number>,
-  height: number,
-): string[] {
+function drawMarks({ marks, x, from }: Layout, laneOf: ReadonlyMap<string, number>): string[] {
   const levels = new Map<number, number>();
   return marks.map((event) => {
-    const { f, res, p, ver, i } = event;
+    const { f, res, p, ver } = event;
     const acts = f === "claim" || f === "read" || f === "write";
     const lane =
       res !== undefined && acts ? laneOf.get(`resource ${res}`) : laneOf.get(`client ${p}`);
@@ -136,15 +132,30 @@ function drawMarks(
     const version = ver === undefined ? "" : ` v${ver}`;
     const text = f === "fault.pause" || f === "fault.kill" ? "" : `${label}${version}${by}`;
     const dy = acts ? 14 + (level % LEVELS) * 9 : 12;
-    const number = numbered.get(i);
     return [
       `<g transform="translate(${px(at)} ${y})">${shape}`,
       text === "" ? "" : `<text y="${dy}" class="label">${escapeXml(text)}</text>`,
       `<title>${escapeXml(describe(event, from))}</title></g>`,
-      number === undefined
-        ? ""
-        : `<g><line x1="${px(at)}" y1="${TOP - 6}" x2="${px(at)}" y2="${height}" class="witness"/><circle cx="${px(at)}" cy="10" r="9" class="badge"/><text x="${px(at)}" y="14" class="number">${number}</text></g>`,
     ].join("");
+  });
+}
+
+/** Numbered lines for the events that the verdicts speak of; those of one moment stand side by side. */
+function drawWitnesses(
+  { events, x }: Layout,
+  numbered: ReadonlyMap<number, number>,
+  height: number,
+): string[] {
+  let next = -Infinity;
+  return events.flatMap(({ i, t }) => {
+    const number = numbered.get(i);
+    if (number === undefined) return [];
+    const at = LEFT + x(t);
+    const badge = Math.max(at, next);
+    next = badge + 19;
+    return [
+      `<g><path d="M${px(badge)} 19L${px(at)} ${TOP - 6}V${height}" class="witness"/><circle cx="${px(badge)}" cy="10" r="9" class="badge"/><text x="${px(badge)}" y="14" class="number">${number}</text></g>`,
+    ];
   });
 }
 
