@@ -156,12 +156,12 @@ export class FaultyLink {
         this.#backends.delete(inner);
       },
     };
-    const { exchange } = inner;
+    const exchange = inner.exchange?.bind(inner);
     if (exchange === undefined) return backend;
     return {
       ...backend,
       exchange: async (from, ask, io) =>
-        this.#step("exchange", async () => exchange.call(inner, from, ask, io)),
+        this.#step("exchange", async () => exchange(from, ask, io)),
     };
   }
 

@@ -23,7 +23,7 @@ export class Beliefs {
   readonly #tops = new Map<string, bigint>();
 
   /** Listens to one process. */
-  follow(owner: string, locks: LockManager<Capabilities>): void {
+  follow(owner: string, locks: LockManager): void {
     locks.on("acquired", ({ name, mode, grantId, deadlineMs }) => {
       if (mode === "exclusive")
         this.#beliefs.push({ owner, name, grantId, deadlineMs, over: false });

@@ -11,7 +11,7 @@ export class Process {
   readonly label: string;
   readonly clock: ProcessClock;
   readonly link: FaultyLink;
-  readonly locks: LockManager<Capabilities>;
+  readonly locks: LockManager;
   /** What the manager told, in order. */
   readonly told: { readonly event: LockEventName; readonly name: string }[] = [];
   killed = false;
@@ -21,7 +21,7 @@ export class Process {
     readonly driver: Driver;
     readonly clock: Clock;
     readonly onGrant: (ask: Ask, answer: Answer) => void;
-    readonly create: (driver: Driver, clock: ProcessClock) => LockManager<Capabilities>;
+    readonly create: (driver: Driver, clock: ProcessClock) => LockManager;
   }) {
     this.label = parts.label;
     this.clock = new ProcessClock(parts.clock);

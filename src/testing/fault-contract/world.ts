@@ -224,11 +224,11 @@ export class FaultWorld {
 
   /** Ends the session of a process's backend; the process runs on. */
   async endSession(victim: Process): Promise<void> {
-    const { endSession } = this.#opened;
-    if (endSession === undefined)
+    const opened = this.#opened;
+    if (opened.endSession === undefined)
       throw new Error("This fixture has no `endSession`: add it, so that a session can end.");
     this.beliefs.endAll(victim.label);
-    for (const backend of victim.link.backends) await endSession.call(this.#opened, backend);
+    for (const backend of victim.link.backends) await opened.endSession(backend);
   }
 
   /** Ends everything, and fails when a promise that holds in every test was broken. */
