@@ -1,4 +1,3 @@
-import type { Capabilities } from "../../core/capabilities.ts";
 import type { Ask, Granted } from "../../core/driver.ts";
 import type { LockManager } from "../../core/lock-manager.ts";
 

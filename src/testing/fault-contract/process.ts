@@ -1,4 +1,3 @@
-import type { Capabilities } from "../../core/capabilities.ts";
 import type { Clock } from "../../core/clock.ts";
 import type { Answer, Ask, Backend, Driver } from "../../core/driver.ts";
 import type { LockEventName } from "../../core/events.ts";
