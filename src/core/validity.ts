@@ -51,19 +51,29 @@ export class HolderClock {
     const mono = this.#clock.mono();
     const offset = this.#clock.wall() - mono;
     if (offset - this.#wallOffsetMs > ALARM_MS) this.#alarm(mono, offset);
-    // A clock that was set back changes nothing, and the next gain is measured from there.
-    else if (offset < this.#wallOffsetMs) this.#wallOffsetMs = offset;
+    else if (offset < this.#wallOffsetMs) this.#setBack(mono, offset);
     return mono + this.#sleptMs;
+  }
+
+  /** A wall clock that was set back changes nothing by itself, but a suspend may hide behind it: NTP steps on resume. */
+  #setBack(mono: number, offset: number): void {
+    const far = this.#wallOffsetMs - offset > ALARM_MS;
+    this.#wallOffsetMs = offset;
+    if (far) this.#noticeSleep(mono);
   }
 
   #alarm(mono: number, offset: number): void {
     this.#wallOffsetMs = offset;
     // Whatever happened, this may be a copy of a machine: its twin would draw the same numbers.
     this.#random.forget?.();
+    if (!this.#noticeSleep(mono)) this.#onAlarm("wall-step");
+  }
+
+  #noticeSleep(mono: number): boolean {
     const slept = this.#clock.boot() - mono - this.#bootOffsetMs;
-    if (slept - this.#sleptMs > BOOT_STEP_MS) {
-      this.#sleptMs = slept;
-      this.#onAlarm("slept");
-    } else this.#onAlarm("wall-step");
+    if (slept - this.#sleptMs <= BOOT_STEP_MS) return false;
+    this.#sleptMs = slept;
+    this.#onAlarm("slept");
+    return true;
   }
 }
