@@ -64,6 +64,12 @@ export class Keepalive {
     this.#due.delete(tenure);
   }
 
+  /** Ends all that is still looked after, and the timer. */
+  close(): void {
+    for (const tenure of this.tenures()) tenure.over = true;
+    this.#due.clear();
+  }
+
   tenures(): Tenure[] {
     return [...this.#due.items()];
   }
@@ -184,6 +190,7 @@ export class Keepalive {
     } else {
       const error = asDriverError(renewal.error);
       tenure.failures += 1;
+      if (error.outcome === "unknown") tenure.mayArrive(ttlMs);
       tenure.progressed = true;
       tenure.renewAt =
         this.#clock.now() +

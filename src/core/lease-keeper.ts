@@ -117,16 +117,15 @@ export class LeaseKeeper implements Keeper {
   /** Gives a tenure's record back; with `raiseTo` the name's counter is raised in the same step. */
   async giveBack(tenure: Tenure, raiseTo?: bigint): Promise<ReturnOutcome> {
     const { requestTimeoutMs } = tenure.terms;
-    const outcome = await this.#engine.returns.give({
+    tenure.returning ??= { late: tenure.late, maybeFreed: false, tries: 0 };
+    return await this.#engine.returns.give({
       ref: raiseTo === undefined ? tenure.ref() : { ...tenure.ref(), raiseTo },
       late: tenure.late,
       timeoutMs: requestTimeoutMs,
       budgetMs: requestTimeoutMs,
       oursUntilMs: tenure.deadline - this.#engine.holderClock.sleptMs,
-      maybeFreed: tenure.maybeFreed,
+      progress: tenure.returning,
     });
-    if (outcome.kind === "unknown") tenure.maybeFreed = outcome.maybeFreed;
-    return outcome;
   }
 
   async export(lease: LiveLease): Promise<string> {

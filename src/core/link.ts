@@ -25,12 +25,12 @@ const OPEN_MS = 10_000;
 class CallIo implements Io, Due {
   dueAt = -1;
   readonly timeoutMs: number;
-  /** Called when the time is up. */
-  readonly expire: (io: CallIo) => void;
+  /** Called when nobody waits for an answer any more. */
+  readonly expire: (io: CallIo, why: string) => void;
   #controller: AbortController | undefined;
   over = false;
 
-  constructor(timeoutMs: number, expire: (io: CallIo) => void) {
+  constructor(timeoutMs: number, expire: (io: CallIo, why: string) => void) {
     this.timeoutMs = timeoutMs;
     this.expire = expire;
   }
@@ -119,7 +119,7 @@ export class Link {
       context.clock,
       () => context.clock.mono(),
       (due) => {
-        for (const io of due) io.expire(io);
+        for (const io of due) io.expire(io, `no answer within ${Math.round(io.timeoutMs)} ms`);
       },
     );
   }
@@ -129,12 +129,13 @@ export class Link {
    * comes later is dropped.
    */
   async call<T>(timeoutMs: number, run: (backend: Backend, io: Io) => Promise<T>): Promise<T> {
+    if (this.#closed) throw new DriverError("unavailable", "not-applied", "the manager is closed");
     return await new Promise<T>((resolve, reject) => {
-      const io = new CallIo(timeoutMs, (over) => {
+      const io = new CallIo(timeoutMs, (over, why) => {
         over.end();
         // A backend that was never opened was never asked either.
         const outcome = this.#backend === undefined ? "not-applied" : "unknown";
-        reject(new DriverError("timeout", outcome, `no answer within ${Math.round(timeoutMs)} ms`));
+        reject(new DriverError("timeout", outcome, why));
       });
       this.#calls.set(io, this.#clock.mono() + timeoutMs);
       const backend = this.#backend;
@@ -159,9 +160,14 @@ export class Link {
     });
   }
 
-  /** Closes what was opened. Whatever is asked from then on is refused: it would open the backend again. */
+  /**
+   * Closes what was opened, and gives up what is under way. Whatever is asked from then on is refused: it would open the
+   * backend again.
+   */
   async close(): Promise<void> {
     this.#closed = true;
+    for (const io of [...this.#calls.items()]) io.expire(io, "the manager is closed");
+    this.#calls.clear();
     const backend = this.#backend ?? (await this.#opening?.catch(() => undefined));
     this.#backend = undefined;
     this.#opening = undefined;
@@ -169,7 +175,6 @@ export class Link {
   }
 
   async #open(): Promise<Backend> {
-    if (this.#closed) throw new DriverError("unavailable", "not-applied", "the manager is closed");
     // A failed opening is forgotten, so that the next use tries again.
     this.#opening ??= this.#bounded(OPEN_MS, async (io) => this.#connect(io)).then(
       (backend) => (this.#backend = backend),
@@ -183,11 +188,9 @@ export class Link {
 
   async #bounded<T>(timeoutMs: number, run: (io: CallIo) => Promise<T>): Promise<T> {
     return await new Promise<T>((resolve, reject) => {
-      const io = new CallIo(timeoutMs, (over) => {
+      const io = new CallIo(timeoutMs, (over, why) => {
         over.end();
-        reject(
-          new DriverError("timeout", "not-applied", `not open within ${Math.round(timeoutMs)} ms`),
-        );
+        reject(new DriverError("timeout", "not-applied", `not open: ${why}`));
       });
       this.#calls.set(io, this.#clock.mono() + timeoutMs);
       run(io)

@@ -89,6 +89,7 @@ export class NameQueue implements TicketOwner, WaiterOwner {
 
   /** Ends every wait, as the manager closes. */
   async close(): Promise<void> {
+    this.#joinTimer?.cancel();
     const leaving: Promise<unknown>[] = [];
     for (let waiter = this.#head; waiter !== undefined; waiter = this.#head)
       leaving.push(this.#leave(waiter, new ManagerClosedError(), true));

@@ -238,6 +238,8 @@ export class ManagerEngine implements Engine {
 
   /** Whatever the driver says to it, nothing of ours keeps the process alive afterwards. */
   async #shut(): Promise<void> {
+    this.keepalive.close();
+    this.waits.clear();
     try {
       await this.link.close();
     } catch (error) {

@@ -12,12 +12,16 @@ export type ReturnOutcome =
   | { readonly kind: "released" }
   | { readonly kind: "gone"; readonly reason: GoneReason }
   /** Not known yet; it is tried again in the background until the backend forgets it by itself. */
-  | {
-      readonly kind: "unknown";
-      readonly error: unknown;
-      /** A try that was sent while the record was surely ours may have freed it. */
-      readonly maybeFreed: boolean;
-    };
+  | { readonly kind: "unknown"; readonly error: unknown };
+
+/** What the tries to give something back have come to so far. */
+export interface ReturnProgress {
+  /** A request of this grant id may still be on its way. */
+  late: boolean;
+  /** A try of unknown outcome was sent while the record was surely ours. */
+  maybeFreed: boolean;
+  tries: number;
+}
 
 /** How one grant or entry is given back. */
 export interface ReturnOrder {
@@ -29,8 +33,8 @@ export interface ReturnOrder {
   readonly budgetMs: number;
   /** `clock.mono()` until when the record was surely ours: a record that a retry finds gone was freed by the first try. */
   readonly oursUntilMs: number;
-  /** An earlier order for the same record ended unknown, and `maybeFreed`. */
-  readonly maybeFreed?: boolean;
+  /** What earlier orders for the same record came to. */
+  readonly progress?: ReturnProgress;
 }
 
 /**
@@ -83,7 +87,7 @@ export class Returns {
   }
 
   async #give(order: ReturnOrder): Promise<ReturnOutcome> {
-    const progress = { late: order.late, maybeFreed: order.maybeFreed === true, tries: 0 };
+    const progress = order.progress ?? { late: order.late, maybeFreed: false, tries: 0 };
     for (const startedAt = this.#clock.mono(); ; ) {
       const outcome = await this.#try(order, progress);
       if (outcome.kind !== "unknown" || this.#stopped) return outcome;
@@ -96,10 +100,7 @@ export class Returns {
     }
   }
 
-  async #try(
-    order: ReturnOrder,
-    progress: { late: boolean; maybeFreed: boolean; tries: number },
-  ): Promise<ReturnOutcome> {
+  async #try(order: ReturnOrder, progress: ReturnProgress): Promise<ReturnOutcome> {
     progress.tries += 1;
     const sentAt = this.#clock.mono();
     const ref: GrantRef = progress.late
@@ -121,13 +122,10 @@ export class Returns {
       progress.late = true;
       if (sentAt < order.oursUntilMs) progress.maybeFreed = true;
     }
-    return { kind: "unknown", error: release.error, maybeFreed: progress.maybeFreed };
+    return { kind: "unknown", error: release.error };
   }
 
-  async #goOn(
-    order: ReturnOrder,
-    progress: { late: boolean; maybeFreed: boolean; tries: number },
-  ): Promise<void> {
+  async #goOn(order: ReturnOrder, progress: ReturnProgress): Promise<void> {
     this.#underWay += 1;
     // After its ttl the backend forgets the record or the entry without us.
     const until = this.#clock.mono() + order.ref.ttlMs + order.ref.lockDelayMs;

@@ -26,9 +26,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-function manager(
-  options: Parameters<typeof createLockManager>[1] = {},
-): ReturnType<typeof createLockManager> {
+function manager(options: ManagerOptions<never> = {}): LockManager<SqliteCapabilities> {
   const made = createLockManager(sqliteDriver(path), options);
   managers.push(made);
   return made;
