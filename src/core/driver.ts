@@ -99,7 +99,10 @@ export type Answer =
   /** The name is a semaphore with another count. */
   | { readonly kind: "mismatch"; readonly permits: number };
 
-/** The grant stands, and its ttl runs from no earlier than the moment this ask was sent: a repeated ask renews. */
+/**
+ * The grant stands, and its ttl runs from no earlier than the moment this ask was sent: a repeated ask renews. It never
+ * ends the grant sooner, since it may be a late packet, and the holder have renewed for longer since.
+ */
 export interface Granted {
   readonly kind: "granted";
   /**

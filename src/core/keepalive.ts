@@ -117,8 +117,19 @@ export class Keepalive {
       else this.schedule(tenure);
     }
     batch.sort((a, b) => a.deadline - b.deadline);
-    for (let at = 0; at < batch.length; at += this.#batch)
-      void this.#send(batch.slice(at, at + this.#batch));
+    for (let at = 0; at < batch.length; ) {
+      // One request has one timeout: a short lease must not wait for the answer as long as a long one may.
+      const timeoutMs = batch[at]?.terms.requestTimeoutMs;
+      let end = at + 1;
+      while (
+        end < batch.length &&
+        end - at < this.#batch &&
+        batch[end]?.terms.requestTimeoutMs === timeoutMs
+      )
+        end += 1;
+      void this.#send(batch.slice(at, end));
+      at = end;
+    }
   }
 
   /** Sends one batch. Never rejects. */
@@ -126,7 +137,7 @@ export class Keepalive {
     // Drivers lock rows in the order of the batch: one order for every process.
     batch.sort((a, b) => (a.queue.name < b.queue.name ? -1 : a.queue.name > b.queue.name ? 1 : 0));
     const sentAt = this.#clock.now();
-    const timeoutMs = Math.max(...batch.map((tenure) => tenure.terms.requestTimeoutMs));
+    const timeoutMs = batch[0]?.terms.requestTimeoutMs ?? 0;
     const refs = batch.map((tenure) => {
       const ttlMs = tenure.renewalTtlMs(sentAt);
       tenure.sending(sentAt, ttlMs);

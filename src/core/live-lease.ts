@@ -115,9 +115,9 @@ export class LiveLease implements LeaseBase {
     const ms = parseDuration("atLeast", atLeast, { min: 0, max: YEAR_MS });
     this.assertHeld();
     if (this.remainingMs() >= ms) return;
-    if (ms > this.tenure.ttlMs * 0.93)
+    if (ms > this.tenure.validityMs)
       throw new InvalidArgumentError(
-        `Expected \`atLeast\` to be below the ttl less its margin, got ${ms} ms of a ttl of ${this.tenure.ttlMs} ms.`,
+        `Expected \`atLeast\` to be at most the ttl less its margin, ${Math.floor(this.tenure.validityMs)} ms of ${this.tenure.ttlMs} ms, got ${ms} ms.`,
       );
     try {
       await this.renew();

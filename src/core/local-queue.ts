@@ -107,8 +107,10 @@ export class NameQueue implements TicketOwner, WaiterOwner {
     tenure.handOffs += 1;
     const previous = tenure.token;
     if (tenure.token !== null) tenure.token += 1n;
-    this.#passOn(next);
+    const orphan = this.#passOn(next);
     this.#serve(next, tenure, previous, now);
+    // Its place at the backend went with it, so who comes next has to take one of its own.
+    if (orphan !== undefined) this.#pump();
     return true;
   }
 

@@ -88,6 +88,11 @@ export class Tenure implements Due {
     this.renewAt = sentAt + this.ttlMs / 3;
   }
 
+  /** The most that a renewal can leave to act in. */
+  get validityMs(): number {
+    return this.ttlMs - marginMs(this.ttlMs, this.#marginRatio);
+  }
+
   get keepalive(): Keepalive {
     return this.terms.keepalive;
   }
@@ -117,10 +122,7 @@ export class Tenure implements Due {
 
   /** A request that sets the expiry to `ttlMs` leaves now: should it arrive alone, the lease ends no later than this. */
   sending(sentAt: number, ttlMs: number): void {
-    this.deadline = Math.min(
-      this.deadline,
-      Math.max(sentAt + ttlMs - marginMs(ttlMs, this.#marginRatio), 0),
-    );
+    this.deadline = Math.min(this.deadline, sentAt + ttlMs - marginMs(ttlMs, this.#marginRatio));
   }
 
   /**

@@ -57,27 +57,32 @@ export class HolderClock {
     const mono = this.#clock.mono();
     const offset = this.#clock.wall() - mono;
     if (offset - this.#wallOffsetMs > ALARM_MS) this.#alarm(mono, offset);
-    else {
-      // A clock that was set back changes nothing, and the next gain is measured from there.
-      if (offset < this.#wallOffsetMs) this.#wallOffsetMs = offset;
-      if (mono - this.#lookedAt >= LOOK_MS && this.#hasSlept(mono)) this.#onAlarm("slept");
-    }
+    else if (offset < this.#wallOffsetMs) this.#setBack(mono, offset);
+    else if (mono - this.#lookedAt >= LOOK_MS) this.#noticeSleep(mono);
     return mono + this.#sleptMs;
+  }
+
+  /** A wall clock that was set back changes nothing by itself, but a suspend may hide behind it: NTP steps on resume. */
+  #setBack(mono: number, offset: number): void {
+    const far = this.#wallOffsetMs - offset > ALARM_MS;
+    this.#wallOffsetMs = offset;
+    if (far) this.#noticeSleep(mono);
   }
 
   #alarm(mono: number, offset: number): void {
     this.#wallOffsetMs = offset;
     // Whatever happened, this may be a copy of a machine: its twin would draw the same numbers.
     this.#random.forget?.();
-    this.#onAlarm(this.#hasSlept(mono) ? "slept" : "wall-step");
+    if (!this.#noticeSleep(mono)) this.#onAlarm("wall-step");
   }
 
   /** Looks at the boot clock: whether the host slept since the last look. */
-  #hasSlept(mono: number): boolean {
+  #noticeSleep(mono: number): boolean {
     this.#lookedAt = mono;
     const slept = this.#clock.boot() - mono - this.#bootOffsetMs;
     if (slept - this.#sleptMs <= BOOT_STEP_MS) return false;
     this.#sleptMs = slept;
+    this.#onAlarm("slept");
     return true;
   }
 }

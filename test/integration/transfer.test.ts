@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, describe, expect, it } from "vitest";
+import { afterAll, describe, expect, it, vi } from "vitest";
 import { type SqliteCapabilities, sqliteDriver } from "../../src/drivers/sqlite/index.ts";
 import {
   createLockManager,
@@ -11,6 +11,7 @@ import {
   LeaseLostError,
   LeaseReleasedError,
   type LockManager,
+  ManagerClosedError,
   type ManagerOptions,
   UnsupportedError,
 } from "../../src/index.ts";
@@ -98,6 +99,43 @@ describe("a lease that is handed to another process (B11)", () => {
     expect(await rejection(manager({ namespace: "other" }).resume(exported))).toBeInstanceOf(
       GuardScopeError,
     );
+  });
+});
+
+describe("a resume whose replies are all lost", () => {
+  it("leaves no lease of nobody's, and says that its outcome is unknown", async () => {
+    const [from, free] = [manager(), manager()];
+    const exported = await (await from.acquire("lost", { ttl: "60s" })).export();
+    const driver = intercepted(sqliteDriver(path), async (step, run) => {
+      const answer = await run();
+      if (step === "exchange") throw new DriverError("timeout", "unknown", "the reply was lost");
+      return answer;
+    });
+    const to = createLockManager(driver);
+    expect(await rejection(to.resume(exported))).toMatchObject({ outcome: "unknown" });
+    await to.close();
+    expect(await free.tryAcquire("lost")).not.toBeNull();
+  });
+
+  it("gives back what it brings to a manager that was closed meanwhile", async () => {
+    const [from, free] = [manager(), manager()];
+    const exported = await (await from.acquire("closed", { ttl: "60s" })).export();
+    let answer: (() => void) | undefined;
+    const driver = intercepted(sqliteDriver(path), async (step, run) => {
+      if (step === "exchange") await new Promise<void>((resolve) => (answer = resolve));
+      return await run();
+    });
+    const to = createLockManager(driver);
+    const resuming = rejection(to.resume(exported));
+    await vi.waitFor(() => {
+      expect(answer).toBeDefined();
+    });
+    const closing = to.close();
+    await new Promise<void>((resolve) => setImmediate(resolve));
+    answer?.();
+    expect(await resuming).toBeInstanceOf(ManagerClosedError);
+    await closing;
+    expect(await free.tryAcquire("closed")).not.toBeNull();
   });
 });
 

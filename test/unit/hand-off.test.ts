@@ -115,6 +115,26 @@ describe("a lease that was handed on inside the process", () => {
   });
 });
 
+describe("a waiter on other terms behind a hand-off", () => {
+  it("queues at the backend, although the place there went with the one that was served", async () => {
+    const world = new World();
+    const manager = world.manager({ ttl: "30s" });
+    const holder = await world.manager().acquire("a");
+    const [one, two] = [manager.acquire("a"), manager.acquire("a")];
+    const reader = manager.acquire("a", { mode: "shared" });
+    await world.clock.advance(10);
+    await holder.release();
+    const first = await world.clock.settle(one);
+    await world.clock.advance(100);
+    await first.release();
+    const second = await world.clock.settle(two);
+    await world.clock.advance(100);
+    expect((await manager.inspect("a")).pending).toHaveLength(1);
+    await second.release();
+    expect(await world.clock.settle(reader)).toMatchObject({ mode: "shared" });
+  });
+});
+
 describe("a store with a longest ttl", () => {
   it("is renewed in time, although more was asked for", async () => {
     const world = new World();

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { BackendUnavailableError, DriverError } from "../../src/index.ts";
+import { silence } from "../fixtures/intercepted.ts";
 import { rejection, World } from "../fixtures/world.ts";
 
 describe("a place in the queue", () => {
@@ -72,6 +73,35 @@ describe("a place in the queue", () => {
     // Only now does the first packet arrive.
     await late[0]?.();
     expect(await world.manager().tryAcquire("a")).not.toBeNull();
+  });
+});
+
+describe("an acquire whose first packet arrives late", () => {
+  it("does not end the lease that was renewed for longer", async () => {
+    const world = new World();
+    const late: (() => Promise<unknown>)[] = [];
+    const manager = world.manager({ keepalive: "off" }, async (step, run) => {
+      if (step !== "attempt" || late.length > 0) return await run();
+      late.push(run);
+      throw new DriverError("unavailable", "unknown", "connection reset");
+    });
+    const lease = await world.clock.settle(manager.acquire("a"));
+    await lease.renew("1h");
+    await late[0]?.();
+    await world.clock.advance(5000);
+    expect(lease.state).toBe("held");
+    expect(await world.manager().tryAcquire("a")).toBeNull();
+  });
+});
+
+describe("a link that went silent", () => {
+  it("is waited for once by one attempt", async () => {
+    const world = new World();
+    const manager = world.manager({ ttl: 3000 }, async () => silence());
+    const startedAt = world.clock.mono();
+    const error = await world.clock.settle(rejection(manager.tryAcquire("a")));
+    expect(error).toBeInstanceOf(BackendUnavailableError);
+    expect(world.clock.mono() - startedAt).toBeLessThan(1100);
   });
 });
 
