@@ -39,6 +39,16 @@ const COMMANDS: readonly {
     load: async () => (await import("./watch.ts")).watch,
   },
   {
+    name: "verify",
+    summary: "judge a recorded history: was every lock kept?",
+    load: async () => (await import("./verify.ts")).verify,
+  },
+  {
+    name: "lab",
+    summary: "failures of distributed locks, simulated",
+    load: async () => (await import("./lab.ts")).lab,
+  },
+  {
     name: "completion",
     summary: "print a completion script for your shell",
     load: async () => (await import("./completion.ts")).completion,

@@ -28,7 +28,7 @@ export interface RunOptions extends StoreOptions {
 }
 
 /** The terms of `--once`. */
-export interface OnceSettings {
+interface OnceSettings {
   readonly keepMs: number;
   readonly at: string | undefined;
   readonly retryOnError: boolean;

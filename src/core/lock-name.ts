@@ -2,7 +2,7 @@ import { show } from "./duration.ts";
 import { InvalidArgumentError } from "./errors.ts";
 
 /** The longest lock name, in bytes of UTF-8. */
-export const MAX_NAME_BYTES = 512;
+const MAX_NAME_BYTES = 512;
 
 /** NUL, other control characters, and halves of surrogate pairs. */
 const REFUSED = /[\p{Cc}\p{Cs}]/u;

@@ -50,10 +50,10 @@ export async function request(
     permits === null ? CALL_OPTIONS.request : CALL_OPTIONS.permitRequest,
     permits,
   );
-  checkExtras(options, terms);
+  checkExtras(options, terms, engine.nest !== undefined);
   engine.checkOpen();
   const nested = nestedIn(engine, name, terms, options);
-  if (nested !== undefined) return nested === null ? await body(null) : await body(nested);
+  if (nested !== undefined) return await runNested(nested, body, options?.guard);
   if (options?.ifAvailable === true) {
     const lease = await engine.tryAcquire(name, terms, options.signal);
     return lease instanceof LiveLease ? await runHeld(engine, lease, body) : await body(null);
@@ -64,8 +64,31 @@ export async function request(
   return await runGuarded(engine, lease, { terms, guard, body, signal: options?.signal });
 }
 
-function checkExtras(options: AnyRequestOptions | undefined, terms: Terms): void {
+/** Under a lease that an enclosing request releases. A refused claim is not repaired: that would release it. */
+async function runNested(
+  lease: LiveLease | null,
+  body: Body,
+  guard: GuardBinding<unknown, unknown> | undefined,
+): Promise<unknown> {
+  if (lease === null || guard === undefined) return await body(lease);
+  return await (guard.guard as AnyGuard).run(
+    guard.db,
+    guard.resource ?? lease.name,
+    lease as unknown as FencedLease,
+    (tx) => body(lease, tx),
+  );
+}
+
+function checkExtras(
+  options: AnyRequestOptions | undefined,
+  terms: Terms,
+  detectsReentry: boolean,
+): void {
   if (options === undefined) return;
+  if (options.reentrant === true && !detectsReentry)
+    throw new InvalidArgumentError(
+      "Expected `reentrant` only where nested requests are looked for: this manager has `detectReentry: false`.",
+    );
   if (options.ifAvailable === true && options.wait !== undefined)
     throw new InvalidArgumentError(
       "Expected no `wait` beside `ifAvailable`: there is nothing to wait for.",

@@ -55,7 +55,7 @@ export type EvMode = "exclusive" | "shared" | "permits";
 export interface NewEv {
   /** Virtual time in the simulator, the host's monotonic clock on real servers. */
   readonly t: number;
-  /** Client. */
+  /** The client; for a step of the server the client that it concerns. */
   readonly p: string;
   /** Its incarnation: a restart makes a new one. Default 0. */
   readonly inc?: number | undefined;

@@ -54,8 +54,9 @@ class Renewal extends Judge {
   readonly #over = new Map<Lease, Ev>();
 
   step(event: Ev, world: World): void {
-    const { f, k } = event;
-    const { lease } = world;
+    const { f, k, grant } = event;
+    // With another token it is still the renewal of this grant.
+    const lease = world.lease ?? world.leaseOf(grant === undefined ? {} : { grant });
     if (lease === undefined) return;
     if (f === "srv.expire" || f === "srv.release" || (f === "release" && k === "ok")) {
       if (!this.#over.has(lease)) this.#over.set(lease, event);

@@ -4,6 +4,8 @@ import { at, name, span, who } from "./words.ts";
 import type { World } from "./world.ts";
 
 interface Line {
+  /** The server has told of its queue; without one there is no order to keep. */
+  queues: boolean;
   /** Live waiters by grant id, in the server's order. */
   readonly waiting: Map<string, Ev>;
   /** What may be answered with one wake-up: a release, an expiry, a lapsed offer. */
@@ -27,16 +29,13 @@ class Queue extends Judge {
     const { f, k, lock, grant } = event;
     if (f === "fault.kill") this.#died(event);
     if (lock === undefined) return;
-    if (f === "enqueue") {
-      const line = this.#line(lock);
-      if (grant !== undefined) line.waiting.set(grant, event);
-      return;
-    }
-    // Without a queue there is no order to keep.
-    const line = this.#lines.get(lock);
-    if (line === undefined) return;
+    const line = this.#line(lock);
     this.#judgeIdle(line, world);
-    if (f === "srv.grant" || (f === "acquire" && k === "ok")) this.#granted(event, line, world);
+    if (f === "enqueue") {
+      line.queues = true;
+      if (grant !== undefined) line.waiting.set(grant, event);
+    } else if (f === "srv.grant" || (f === "acquire" && k === "ok"))
+      this.#granted(event, line, world);
     else if (f === "leave") {
       if (grant !== undefined) line.waiting.delete(grant);
       this.#freed(line, event);
@@ -69,7 +68,7 @@ class Queue extends Judge {
     // The server has said so before the client did, or the process hands on what it has.
     if (grant === undefined || grant === line.granted) return;
     line.granted = grant;
-    this.judged += 1;
+    if (line.queues) this.judged += 1;
     const [head] = line.waiting.values();
     const own = line.waiting.get(grant);
     line.waiting.delete(grant);
@@ -111,6 +110,7 @@ class Queue extends Judge {
     let line = this.#lines.get(lock);
     if (line === undefined) {
       line = {
+        queues: false,
         waiting: new Map(),
         freed: undefined,
         woken: undefined,

@@ -179,7 +179,8 @@ export class World {
       this.healedAt = event.t;
       this.chaos = false;
     } else if (f.startsWith("fault.")) {
-      this.chaos = true;
+      // To go on or to start again is no new fault.
+      if (f !== "fault.resume" && f !== "fault.start") this.chaos = true;
       this.#live(event, p);
     } else if (lease === undefined) return;
     else if (f === "renew" && k === "ok") {

@@ -1,0 +1,86 @@
+import { type Columns, codeOf, FLAG } from "../columns.ts";
+
+/** What a sweep found: the first row that breaks each property, -1 for none. */
+export interface Swept {
+  readonly P1: number;
+  readonly P3: number;
+  readonly P5: number;
+  /** The history has what only the full checkers can judge: clocks that run unevenly, leases that are not exclusive. */
+  readonly beyond: boolean;
+}
+
+const ACQUIRED = codeOf("acquire", "ok");
+const RENEWED = codeOf("renew", "ok");
+const LETS_GO = codeOf("release", "invoke");
+const RELEASED = codeOf("release", "ok");
+const LOST = codeOf("lost", "event");
+const REVOKED = codeOf("revoke", "event");
+const CLAIM = codeOf("claim", "event");
+const WRITE = codeOf("write", "event");
+const CLAIM_ANSWER = codeOf("claim", "ok");
+const WRITE_ANSWER = codeOf("write", "ok");
+
+/**
+ * P1, P3 and P5 (tokens in the order of answers) in one sweep over columns: the filter for soaks. It says where to look;
+ * the full checkers then say what is wrong, with a witness. For histories whose resources record where actions take
+ * place (`event`) the answers of those actions must not be in the columns.
+ */
+export function sweep(columns: Columns, epsilonNs = 0): Swept {
+  const { length, code, t, until, lock, grant, res, high, low, flags, strings } = columns;
+  const names = strings.length;
+  const holder = new Uint32Array(names);
+  const end = new Float64Array(names);
+  const [tokenHigh, tokenLow] = [new Uint32Array(names), new Uint32Array(names)];
+  const [fenceHigh, fenceLow] = [new Uint32Array(names), new Uint32Array(names)];
+  const fenceGrant = new Uint32Array(names);
+  let [P1, P3, P5] = [-1, -1, -1];
+  let beyond = false;
+  for (let n = 0; n < length; n += 1) {
+    const [l, g] = [lock[n] ?? 0, grant[n] ?? 0];
+    const [h, w] = [high[n] ?? 0, low[n] ?? 0];
+    const flag = flags[n] ?? 0;
+    if ((flag & (FLAG.notExclusive | FLAG.ownClock)) !== 0) beyond = true;
+    switch (code[n] ?? 0) {
+      case ACQUIRED: {
+        const [th, tw] = [tokenHigh[l] ?? 0, tokenLow[l] ?? 0];
+        if (holder[l] !== 0 && holder[l] !== g && (end[l] ?? 0) - epsilonNs > (t[n] ?? 0) && P1 < 0)
+          P1 = n;
+        if ((h | w) !== 0) {
+          if (h > th || (h === th && w > tw)) {
+            tokenHigh[l] = h;
+            tokenLow[l] = w;
+          } else if (P5 < 0 && (holder[l] !== g || h !== th || w !== tw)) P5 = n;
+        }
+        holder[l] = g;
+        end[l] = until[n] ?? 0;
+        break;
+      }
+      case RENEWED:
+        if (holder[l] === g) end[l] = until[n] ?? 0;
+        break;
+      case LETS_GO:
+      case RELEASED:
+      case LOST:
+      case REVOKED:
+        // A process that hands on inside itself keeps the grant: its next lease's belief stands.
+        if (holder[l] === g && tokenLow[l] === w && tokenHigh[l] === h) end[l] = 0;
+        break;
+      case CLAIM:
+      case WRITE:
+      case CLAIM_ANSWER:
+      case WRITE_ANSWER: {
+        if ((flag & FLAG.accepted) === 0 || (h | w) === 0) break;
+        const r = res[n] ?? 0;
+        const [fh, fw] = [fenceHigh[r] ?? 0, fenceLow[r] ?? 0];
+        if (h > fh || (h === fh && w > fw)) {
+          fenceHigh[r] = h;
+          fenceLow[r] = w;
+          fenceGrant[r] = g;
+        } else if (P3 < 0 && (h !== fh || w !== fw || fenceGrant[r] !== g)) P3 = n;
+        break;
+      }
+      default:
+    }
+  }
+  return { P1, P3, P5, beyond };
+}
