@@ -134,11 +134,7 @@ function nestedIn(
 }
 
 /** Runs a body under a lease, then releases it. The body's outcome wins over a release problem, a loss over both. */
-async function runHeld(
-  engine: ManagerEngine,
-  lease: LiveLease,
-  body: Body,
-): Promise<unknown> {
+async function runHeld(engine: ManagerEngine, lease: LiveLease, body: Body): Promise<unknown> {
   const outcome = await runBody(engine, lease, body);
   const state = lease.state;
   if (state === "held" || state === "jeopardy") await lease.release();
