@@ -31,7 +31,7 @@ const LEAVE_MS = 250;
 /** The waiters of one process at one name, first in, first out, and the lease that it holds there. */
 export class NameQueue implements TicketOwner, WaiterOwner {
   readonly name: string;
-  answeredAt = -Infinity;
+  answeredAt: number = -Infinity;
   readonly #engine: Engine;
   #head: Waiter | undefined;
   #tail: Waiter | undefined;

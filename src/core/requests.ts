@@ -11,7 +11,7 @@ import type { Terms } from "./options.ts";
 import { CALL_OPTIONS } from "./options.ts";
 
 /** The options of any `request`. */
-export type AnyRequestOptions = AcquireOptions<never> &
+type AnyRequestOptions = AcquireOptions<never> &
   RequestExtras & {
     readonly ifAvailable?: boolean;
     readonly guard?: GuardBinding<unknown, unknown>;
@@ -21,7 +21,7 @@ export type AnyRequestOptions = AcquireOptions<never> &
 export type Body = (lease: LiveLease | null, tx?: unknown) => unknown;
 
 /** Splits `(fn)` and `(options, fn)`. @throws InvalidArgumentError */
-export function bodyOf(args: readonly unknown[]): {
+function bodyOf(args: readonly unknown[]): {
   options: AnyRequestOptions | undefined;
   body: Body;
 } {
@@ -134,11 +134,7 @@ function nestedIn(
 }
 
 /** Runs a body under a lease, then releases it. The body's outcome wins over a release problem, a loss over both. */
-export async function runHeld(
-  engine: ManagerEngine,
-  lease: LiveLease,
-  body: Body,
-): Promise<unknown> {
+async function runHeld(engine: ManagerEngine, lease: LiveLease, body: Body): Promise<unknown> {
   const outcome = await runBody(engine, lease, body);
   const state = lease.state;
   if (state === "held" || state === "jeopardy") await lease.release();

@@ -90,7 +90,8 @@ export class Tenure implements Due {
 
   /** The most that a renewal can leave to act in. */
   get validityMs(): number {
-    return this.ttlMs - marginMs(this.ttlMs, this.#marginRatio);
+    const believedMs = Math.min(this.ttlMs, this.#leastMs);
+    return believedMs - marginMs(believedMs, this.#marginRatio);
   }
 
   get keepalive(): Keepalive {

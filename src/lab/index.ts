@@ -77,7 +77,7 @@ export interface ExploreOptions {
 }
 
 /** A run that broke something, as small as it could be made. */
-export interface Counterexample {
+interface Counterexample {
   readonly subject: string;
   /** The line that repeats it: `ringfence lab replay lab1:…`. */
   readonly replay: string;
@@ -157,8 +157,5 @@ function counterexampleOf(
   return { subject: shown.subject, replay: line, broken, history, test };
 }
 
-export type { Conclusion, PropertyId, Verdict } from "./checkers/index.ts";
 export type { Strategy } from "./explore/search.ts";
-export { SUBJECTS } from "./explore/subjects.ts";
-export type { ArmResult, ScenarioResult } from "./run.ts";
-export type { Arm, ArmName, Scenario } from "./scenarios/index.ts";
+export type { ScenarioResult } from "./run.ts";

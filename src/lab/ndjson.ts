@@ -72,6 +72,7 @@ const FIELDS: Readonly<Record<Exclude<keyof Ev, "token">, Check>> = {
   err: TEXT,
   rate: (value) => TIME(value) && (value as number) > 0,
 };
+const CHECKS: ReadonlyMap<string, Check> = new Map(Object.entries(FIELDS));
 const REQUIRED = ["i", "t", "p", "inc", "k", "f"] as const;
 const TOKEN = /^[1-9]\d{0,18}$/;
 
@@ -120,21 +121,25 @@ export function readHeader(
   return header as unknown as HistoryHeader;
 }
 
-/** Reads one event, strictly: unknown or ill-typed fields are refused. @throws HistoryFormatError */
+/**
+ * Reads one event, strictly: unknown or ill-typed fields are refused. The object becomes the event.
+ * @throws HistoryFormatError
+ */
 export function readEvent(object: Readonly<Record<string, unknown>>, line: number): Ev {
-  const event: Record<string, unknown> = {};
+  const event = object as Record<string, unknown>;
   for (const key of REQUIRED)
-    if (!(key in object)) throw new HistoryFormatError(line, `the event has no "${key}"`);
-  for (const [key, value] of Object.entries(object)) {
+    if (!Object.hasOwn(event, key)) throw new HistoryFormatError(line, `the event has no "${key}"`);
+  for (const key of Object.keys(event)) {
+    const value = event[key];
     if (key === "token") {
       event["token"] = readToken(value, line);
       continue;
     }
-    if (!Object.hasOwn(FIELDS, key))
+    const check = CHECKS.get(key);
+    if (check === undefined)
       throw new HistoryFormatError(line, `an event has no field ${excerpt(key)}`);
-    if (!FIELDS[key as keyof typeof FIELDS](value))
+    if (!check(value))
       throw new HistoryFormatError(line, `"${key}" cannot be ${excerpt(JSON.stringify(value))}`);
-    event[key] = value;
   }
   return event as unknown as Ev;
 }

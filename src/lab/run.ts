@@ -7,7 +7,7 @@ import { sealed } from "./sim/sealed.ts";
 import { World } from "./sim/world.ts";
 
 /** One arm of a scenario, run over its seeds: the worst run is kept. */
-export interface ArmResult {
+interface ArmResult {
   readonly arm: ArmName;
   /** The named property in the worst run. */
   readonly verdict: Verdict;

@@ -14,7 +14,7 @@ import { HistoryFormatError, readEvent, readHeader, readObject } from "./ndjson.
 import { Reorder } from "./reorder.ts";
 
 /** How a verification ended, as exit code: held, violated, no progress, undecided. */
-export type VerifyExit = 0 | 1 | 2 | 3;
+type VerifyExit = 0 | 1 | 2 | 3;
 
 /** What a file was found to be. */
 export interface Verification {
@@ -51,30 +51,43 @@ export async function verifyFile(file: string, options: VerifyOptions = {}): Pro
   return await verifyLines(linesOf(file), options);
 }
 
-/** Verifies the lines of a history file. The last line may be torn: its writer died. */
+/** Verifies the lines of a history file, given in batches. The last line may be torn: its writer died. */
 export async function verifyLines(
-  lines: AsyncIterable<Line> | Iterable<Line>,
+  batches: AsyncIterable<readonly Line[]> | Iterable<readonly Line[]>,
   options: VerifyOptions = {},
 ): Promise<Verification> {
   let run: Run | undefined;
   let number = 0;
-  for await (const { text, torn } of lines) {
-    number += 1;
-    if (text === "") continue;
-    try {
-      const object = readObject(text, number);
-      if (run === undefined) {
-        const header = readHeader(object, number);
-        run = new Run(header, options);
-        if (header !== undefined) continue;
-      }
-      run.read(object, number);
-    } catch (error) {
-      if (!torn || !(error instanceof HistoryFormatError)) throw error;
-      run?.warnings.add("The last line is torn: whoever wrote it was ended.");
+  for await (const lines of batches)
+    for (const line of lines) {
+      number += 1;
+      if (line.text !== "") run = readLine(line, number, run, options);
     }
-  }
   return (run ?? new Run(undefined, options)).finish();
+}
+
+/** The first line says what kind of history it is. */
+function readLine(
+  { text, torn }: Line,
+  number: number,
+  run: Run | undefined,
+  options: VerifyOptions,
+): Run | undefined {
+  try {
+    const object = readObject(text, number);
+    if (run !== undefined) {
+      run.read(object, number);
+      return run;
+    }
+    const header = readHeader(object, number);
+    const started = new Run(header, options);
+    if (header === undefined) started.read(object, number);
+    return started;
+  } catch (error) {
+    if (!torn || !(error instanceof HistoryFormatError)) throw error;
+    run?.warnings.add("The last line is torn: whoever wrote it was ended.");
+    return run;
+  }
 }
 
 /** One verification under way. */
@@ -135,7 +148,10 @@ class Run {
     if (event.t < this.#last && this.#events > 0) this.#late += 1;
     this.#first ??= event.t;
     this.#last = Math.max(this.#last, event.t);
-    const numbered: Ev = { ...event, inc: event.inc ?? 0, i: this.#events };
+    const numbered: Ev =
+      this.#header === undefined
+        ? { ...event, inc: event.inc ?? 0, i: this.#events }
+        : (event as Ev);
     this.#events += 1;
     this.#judgement.step(numbered);
     this.#onEvent?.(numbered);
@@ -174,7 +190,7 @@ function withHoles(verdict: Verdict): Verdict {
 }
 
 /** 1 when safety is broken, 2 when only progress is, 3 when something, or everything, could not be judged. */
-export function exitOf(verdicts: readonly Verdict[]): VerifyExit {
+function exitOf(verdicts: readonly Verdict[]): VerifyExit {
   const broken = verdicts.filter(({ verdict }) => verdict === false);
   if (broken.some(({ property }) => CHECKERS[property].kind === "safety")) return 1;
   if (broken.length > 0) return 2;
@@ -191,8 +207,8 @@ export interface Line {
 /** Longest line that is read; a longer one is no event. */
 const MAX_LINE = 1 << 20;
 
-/** The lines of a file. Only "\n" ends a line: names may contain every other kind of line end. */
-export async function* linesOf(file: string): AsyncGenerator<Line> {
+/** The lines of a file, in batches. Only "\n" ends a line: names may contain every other kind of line end. */
+async function* linesOf(file: string): AsyncGenerator<readonly Line[]> {
   let rest = "";
   let number = 0;
   for await (const chunk of createReadStream(file, { encoding: "utf8", highWaterMark: 1 << 18 })) {
@@ -201,9 +217,9 @@ export async function* linesOf(file: string): AsyncGenerator<Line> {
     number += parts.length;
     if (rest.length > MAX_LINE)
       throw new HistoryFormatError(number + 1, `longer than ${MAX_LINE} characters`);
-    for (const text of parts) yield { text, torn: false };
+    yield parts.map((text) => ({ text, torn: false }));
   }
-  if (rest !== "") yield { text: rest, torn: true };
+  if (rest !== "") yield [{ text: rest, torn: true }];
 }
 
 export { HistoryFormatError };

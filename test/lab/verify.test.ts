@@ -56,8 +56,8 @@ async function rewrite(lines: readonly Recorded[]): Promise<void> {
   await writeFile(file, lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
 }
 
-function linesIn(text: string): Line[] {
-  return text.split("\n").map((line) => ({ text: line, torn: false }));
+function linesIn(text: string): Line[][] {
+  return [text.split("\n").map((line) => ({ text: line, torn: false }))];
 }
 
 describe("a history that managers recorded", () => {

@@ -28,7 +28,7 @@ import type { GuardFixture, GuardUnderTest, OpenedResource } from "../../src/tes
 export type Connection = SqliteConnection & { close(): void };
 
 /** Opens a file with libsql. */
-export function openLibsql(file: string): Connection {
+function openLibsql(file: string): Connection {
   return new Database(file);
 }
 
@@ -193,7 +193,7 @@ function inTransaction<T>(db: Connection, body: (tx: Connection) => T): T {
 }
 
 /** What makes the conditions of fenced rows. */
-export type Conditions = Pick<SqliteGuard, "predicate" | "claimPredicate">;
+type Conditions = Pick<SqliteGuard, "predicate" | "claimPredicate">;
 
 function fencedRows(db: Connection, guard: Conditions): NonNullable<OpenedResource["rows"]> {
   return {

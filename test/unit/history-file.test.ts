@@ -1,4 +1,4 @@
-import { channel } from "node:diagnostics_channel";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -54,12 +54,12 @@ describe("diagnostics channels", () => {
     const listen = (message: unknown): void => {
       told.push((message as { readonly type: string }).type);
     };
-    const channels = ["requested", "acquired", "releasing", "released"].map((name) =>
-      channel(`ringfence:${name}`),
+    const channels = ["requested", "acquired", "releasing", "released"].map(
+      (name) => `ringfence:${name}`,
     );
-    for (const each of channels) each.subscribe(listen);
+    for (const each of channels) subscribe(each, listen);
     await new World().manager().request("a", () => 1);
-    for (const each of channels) each.unsubscribe(listen);
+    for (const each of channels) unsubscribe(each, listen);
     expect(told).toEqual(["requested", "acquired", "releasing", "released"]);
   });
 });

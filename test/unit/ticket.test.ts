@@ -76,24 +76,6 @@ describe("a place in the queue", () => {
   });
 });
 
-describe("an acquire whose first packet arrives late", () => {
-  it("does not end the lease that was renewed for longer", async () => {
-    const world = new World();
-    const late: (() => Promise<unknown>)[] = [];
-    const manager = world.manager({ keepalive: "off" }, async (step, run) => {
-      if (step !== "attempt" || late.length > 0) return await run();
-      late.push(run);
-      throw new DriverError("unavailable", "unknown", "connection reset");
-    });
-    const lease = await world.clock.settle(manager.acquire("a"));
-    await lease.renew("1h");
-    await late[0]?.();
-    await world.clock.advance(5000);
-    expect(lease.state).toBe("held");
-    expect(await world.manager().tryAcquire("a")).toBeNull();
-  });
-});
-
 describe("a link that went silent", () => {
   it("is waited for once by one attempt", async () => {
     const world = new World();

@@ -26,31 +26,35 @@ const WRITE_ANSWER = codeOf("write", "ok");
  * place (`event`) the answers of those actions must not be in the columns.
  */
 export function sweep(columns: Columns, epsilonNs = 0): Swept {
-  const { length, code, t, until, lock, grant, res, high, low, flags, strings } = columns;
-  const names = strings.length;
-  const holder = new Uint32Array(names);
-  const end = new Float64Array(names);
-  const [tokenHigh, tokenLow] = [new Uint32Array(names), new Uint32Array(names)];
-  const [fenceHigh, fenceLow] = [new Uint32Array(names), new Uint32Array(names)];
-  const fenceGrant = new Uint32Array(names);
-  let [P1, P3, P5] = [-1, -1, -1];
-  let beyond = false;
+  const { length, code, t, until, lock, grant, res, high, low, flags, locks, resources } = columns;
+  const holder = new Uint32Array(locks);
+  const end = new Float64Array(locks);
+  const tokenHigh = new Uint32Array(locks);
+  const tokenLow = new Uint32Array(locks);
+  const fenceHigh = new Uint32Array(resources);
+  const fenceLow = new Uint32Array(resources);
+  const fenceGrant = new Uint32Array(resources);
+  let P1 = -1;
+  let P3 = -1;
+  let P5 = -1;
+  let seen = 0;
   for (let n = 0; n < length; n += 1) {
-    const [l, g] = [lock[n] ?? 0, grant[n] ?? 0];
-    const [h, w] = [high[n] ?? 0, low[n] ?? 0];
+    const l = lock[n] ?? 0;
+    const g = grant[n] ?? 0;
+    const h = high[n] ?? 0;
+    const w = low[n] ?? 0;
     const flag = flags[n] ?? 0;
-    if ((flag & (FLAG.notExclusive | FLAG.ownClock)) !== 0) beyond = true;
+    seen |= flag;
     switch (code[n] ?? 0) {
       case ACQUIRED: {
-        const [th, tw] = [tokenHigh[l] ?? 0, tokenLow[l] ?? 0];
-        if (holder[l] !== 0 && holder[l] !== g && (end[l] ?? 0) - epsilonNs > (t[n] ?? 0) && P1 < 0)
-          P1 = n;
-        if ((h | w) !== 0) {
-          if (h > th || (h === th && w > tw)) {
-            tokenHigh[l] = h;
-            tokenLow[l] = w;
-          } else if (P5 < 0 && (holder[l] !== g || h !== th || w !== tw)) P5 = n;
-        }
+        const th = tokenHigh[l] ?? 0;
+        const tw = tokenLow[l] ?? 0;
+        const same = holder[l] === g;
+        if (!same && holder[l] !== 0 && (end[l] ?? 0) - epsilonNs > (t[n] ?? 0) && P1 < 0) P1 = n;
+        if (h > th || (h === th && w > tw)) {
+          tokenHigh[l] = h;
+          tokenLow[l] = w;
+        } else if ((h | w) !== 0 && P5 < 0 && !(same && h === th && w === tw)) P5 = n;
         holder[l] = g;
         end[l] = until[n] ?? 0;
         break;
@@ -63,7 +67,7 @@ export function sweep(columns: Columns, epsilonNs = 0): Swept {
       case LOST:
       case REVOKED:
         // A process that hands on inside itself keeps the grant: its next lease's belief stands.
-        if (holder[l] === g && tokenLow[l] === w && tokenHigh[l] === h) end[l] = 0;
+        if (holder[l] === g && (w === 0 || tokenLow[l] === w)) end[l] = 0;
         break;
       case CLAIM:
       case WRITE:
@@ -71,7 +75,8 @@ export function sweep(columns: Columns, epsilonNs = 0): Swept {
       case WRITE_ANSWER: {
         if ((flag & FLAG.accepted) === 0 || (h | w) === 0) break;
         const r = res[n] ?? 0;
-        const [fh, fw] = [fenceHigh[r] ?? 0, fenceLow[r] ?? 0];
+        const fh = fenceHigh[r] ?? 0;
+        const fw = fenceLow[r] ?? 0;
         if (h > fh || (h === fh && w > fw)) {
           fenceHigh[r] = h;
           fenceLow[r] = w;
@@ -82,5 +87,5 @@ export function sweep(columns: Columns, epsilonNs = 0): Swept {
       default:
     }
   }
-  return { P1, P3, P5, beyond };
+  return { P1, P3, P5, beyond: (seen & (FLAG.notExclusive | FLAG.ownClock)) !== 0 };
 }

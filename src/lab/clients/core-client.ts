@@ -10,7 +10,7 @@ import type { World } from "../sim/world.ts";
 import type { Held, LockClient, LockTerms } from "./client.ts";
 
 /** What a simulated process lends to a manager. */
-export function platformOf(process: SimProcess): Platform {
+function platformOf(process: SimProcess): Platform {
   const { clock, random, host } = process;
   return {
     clock,

@@ -31,7 +31,7 @@ export interface Swarm {
 }
 
 /** What belief survives by the protocol: everything but a lock service that loses its memory or its clock. */
-export const TOLERATED: readonly FaultKind[] = [
+const TOLERATED: readonly FaultKind[] = [
   "pause",
   "kill",
   "cut",

@@ -36,14 +36,15 @@ export function htmlReport(input: ReportInput): string {
     `<h1>${escapeXml(title)}</h1>`,
     factsOf(header),
     ...warnings.map((warning) => `<p class="warning">${escapeXml(warning)}</p>`),
-    "<h2>Verdicts</h2>",
-    `<table><thead><tr><th>Property</th><th>Verdict</th><th>Judged</th><th>In words</th></tr></thead><tbody>`,
-    ...verdicts.map((verdict) => rowOf(verdict, numbered)),
-    "</tbody></table>",
+    ...violationsOf(verdicts, numbered),
     "<h2>Timeline</h2>",
     `<p>Time runs to the right and is not to scale: short gaps are stretched, long ones shortened. Bars say how long a client may believe that it holds. ${left > 0 ? `${left} of ${input.events.length} events are not shown.` : ""}</p>`,
     LEGEND,
     `<div class="scroll">${drawTimeline(layout, numbered)}</div>`,
+    "<h2>Verdicts</h2>",
+    `<table><thead><tr><th>Property</th><th>Verdict</th><th>Judged</th><th>In words</th></tr></thead><tbody>`,
+    ...verdicts.map(rowOf),
+    "</tbody></table>",
     "<h2>Events</h2>",
     "<ol>",
     ...events.map((event) => itemOf(event, layout.from, numbered)),
@@ -66,19 +67,29 @@ function factsOf(header: HistoryHeader | undefined): string {
   return items.length === 0 ? "" : `<dl>${items.join("")}</dl>`;
 }
 
-function rowOf(verdict: Verdict, numbered: ReadonlyMap<number, number>): string {
-  const { property, title, violations, violationCount, reasons, notes, judged } = verdict;
-  const texts = [
-    ...violations.map(({ sentence, witness }, n) => {
-      const refs =
-        n > 0 ? [] : witness.map(({ i }) => `<span class="ref">${numbered.get(i) ?? ""}</span>`);
-      return `<p>${escapeXml(sentence)} ${refs.join(" ")}</p>`;
+/** The first violation of each property, with the numbers that its events have in the timeline. */
+function violationsOf(
+  verdicts: readonly Verdict[],
+  numbered: ReadonlyMap<number, number>,
+): readonly string[] {
+  const items = verdicts.flatMap(({ property, violations }) =>
+    violations.slice(0, 1).map(({ sentence, witness }) => {
+      const refs = witness.map(({ i }) => `<span class="ref">${numbered.get(i) ?? ""}</span>`);
+      return `<li><b>${property}</b> ${escapeXml(sentence)} ${refs.join(" ")}</li>`;
     }),
-    ...(violationCount > violations.length
-      ? [`<p>and ${violationCount - violations.length} more</p>`]
-      : []),
-    ...[...reasons, ...notes].map((text) => `<p>${escapeXml(text)}</p>`),
-  ];
+  );
+  return items.length === 0 ? [] : ["<h2>What is wrong</h2>", "<ul>", ...items, "</ul>"];
+}
+
+function rowOf(verdict: Verdict): string {
+  const { property, title, violations, violationCount, reasons, notes, judged } = verdict;
+  const more = violationCount - violations.length;
+  const texts = [
+    ...violations.map(({ sentence }) => sentence),
+    ...(more > 0 ? [`and ${more} more`] : []),
+    ...reasons,
+    ...notes,
+  ].map((text) => `<p>${escapeXml(text)}</p>`);
   return `<tr class="${stateOf(verdict)}"><th scope="row">${property}<br><small>${escapeXml(title)}</small></th><td>${signOf(verdict)}</td><td>${judged}</td><td>${texts.join("")}</td></tr>`;
 }
 
@@ -137,11 +148,11 @@ dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem}dt{color:va
 .scroll{overflow-x:auto;border:1px solid var(--line)}
 .ref{display:inline-block;min-width:1.2em;border:1px solid var(--ink);border-radius:1em;text-align:center;font-size:.75rem}
 ol{font:12px/1.5 ui-monospace,monospace;padding-left:4rem}
-svg text{font:10px system-ui,sans-serif;fill:var(--ink)}
+svg text{font:10px system-ui,sans-serif;fill:var(--ink);paint-order:stroke;stroke:#fff;stroke-width:3}
 svg .name{font-size:12px;font-weight:600}svg .kind,svg .time{fill:var(--soft)}svg .time,svg .label,svg .number{text-anchor:middle}
 svg .label{font-size:8.5px}svg .number{font-weight:700}svg .note{font-size:9px;font-style:italic}
 .lane,.tick{stroke:var(--line);stroke-width:1}.tick{stroke-dasharray:1 4}
-.bar{fill:#dbe9f6;stroke:#1f4e79;stroke-width:1.2}.token{font-weight:600}
+.bar{fill:#dbe9f6;stroke:#1f4e79;stroke-width:1.2}svg .token{font-weight:600;stroke:none}svg .number{stroke:none}
 .hatch{stroke:#9a9a9a;stroke-width:1}
 .solid{fill:var(--ink);stroke:#fff;stroke-width:.8}.open{fill:#fff;stroke:var(--ink);stroke-width:1.6}
 .dashed{fill:none;stroke:var(--ink);stroke-width:1.4;stroke-dasharray:2 2}.bold{fill:none;stroke:var(--ink);stroke-width:2}

@@ -2,14 +2,14 @@ import { type Lease, World } from "../checkers/world.ts";
 import type { Ev } from "../history.ts";
 
 /** A belief as a bar: from the answer of acquire to the deadline, or to what ended it before. */
-export interface Bar {
+interface Bar {
   readonly lease: Lease;
   readonly from: number;
   readonly to: number;
 }
 
 /** A client standing still, or dead. */
-export interface Absence {
+interface Absence {
   readonly p: string;
   readonly kind: "paused" | "dead";
   readonly from: number;
@@ -35,6 +35,8 @@ export interface Layout {
 /** Pixels for a gap: every step is visible, a long one does not push the others together. */
 const STEP_PX = 8;
 const DOUBLE_PX = 9;
+/** A short history is drawn this wide all the same. */
+const LEAST_PX = 900;
 
 /** Computes what stands where. */
 export function layoutOf(events: readonly Ev[]): Layout {
@@ -119,5 +121,7 @@ function scaleOf(times: readonly number[]): { x: (t: number) => number; width: n
     const part = end > start ? Math.min(1, Math.max(0, (t - start) / (end - start))) : 0;
     return left + part * (right - left);
   };
-  return { x, width: at.at(-1) ?? 0 };
+  const natural = at.at(-1) ?? 0;
+  const stretch = natural > 0 ? Math.max(1, LEAST_PX / natural) : 1;
+  return { x: (t) => x(t) * stretch, width: natural * stretch };
 }

@@ -4,7 +4,7 @@ import type { Layout } from "./layout.ts";
 
 const LEFT = 150;
 const RIGHT = 60;
-const TOP = 46;
+const TOP = 56;
 const LANE = 52;
 const LEVELS = 3;
 
@@ -109,7 +109,7 @@ function shapeOf({ f, k, accepted }: Ev): { shape: string; label: string } {
     };
   if (f === "lost") return { shape: `<path d="M0-7V2M0 5V7" class="bold"/>`, label: "told lost" };
   if (f === "release" && k === "invoke")
-    return { shape: `<path d="M0-7V7M0-7H5M0 7H5" class="bold"/>`, label: "" };
+    return { shape: `<path d="M0-7V7M0-7H-5M0 7H-5" class="bold"/>`, label: "" };
   if (k === "info") return { shape: `<circle r="6" class="dashed"/>`, label: `${f}?` };
   const what = f.replace("fault.", "").replace("srv.", "server: ");
   return { shape: `<path d="M0-7V7" class="bold"/>`, label: what };

@@ -9,5 +9,4 @@ export const SCENARIOS: readonly Scenario[] = [...PAUSES, ...MESSAGES, ...SERVER
   (a, b) => (a.id < b.id ? -1 : 1),
 );
 
-export type { Arm, ArmName, Scenario } from "./scenario.ts";
-export { ARMS } from "./scenario.ts";
+export type { Scenario } from "./scenario.ts";

@@ -12,7 +12,7 @@ export type ArmName = "naive" | "fence" | "ringfence";
 export const ARMS: readonly ArmName[] = ["naive", "fence", "ringfence"];
 
 /** Which lock an arm uses. */
-export type LockSpec =
+type LockSpec =
   | {
       readonly kind: "redis";
       readonly habits?: NaiveHabits;

@@ -52,7 +52,7 @@ if held and string.sub(held, 1, #ARGV[1] + 1) == ARGV[1] .. ':' then return redi
 return 0`,
 } as const;
 
-export type ScriptName = keyof typeof SCRIPTS;
+type ScriptName = keyof typeof SCRIPTS;
 
 /** The commands that the model knows. */
 export type RedisCommand =

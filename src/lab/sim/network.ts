@@ -13,7 +13,7 @@ export interface Weather {
   readonly repeat: number;
 }
 
-export const CALM: Weather = { delaysMs: [1], weights: [1], lose: 0, repeat: 0 };
+const CALM: Weather = { delaysMs: [1], weights: [1], lose: 0, repeat: 0 };
 
 /** One message on its way. */
 export interface Message {

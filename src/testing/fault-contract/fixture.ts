@@ -2,7 +2,7 @@ import type { DriverFixture } from "../driver-contract/fixture.ts";
 import type { FaultWorld } from "./world.ts";
 
 /** One promise and its test. */
-export interface FaultPromise {
+interface FaultPromise {
   /** A whole sentence that is false when the test fails. */
   readonly promise: string;
   /** The reason why it does not apply to such a driver, or `null`. */
