@@ -14,7 +14,7 @@ import { HistoryFormatError, readEvent, readHeader, readObject } from "./ndjson.
 import { Reorder } from "./reorder.ts";
 
 /** How a verification ended, as exit code: held, violated, no progress, undecided. */
-export type VerifyExit = 0 | 1 | 2 | 3;
+type VerifyExit = 0 | 1 | 2 | 3;
 
 /** What a file was found to be. */
 export interface Verification {
@@ -190,7 +190,7 @@ function withHoles(verdict: Verdict): Verdict {
 }
 
 /** 1 when safety is broken, 2 when only progress is, 3 when something, or everything, could not be judged. */
-export function exitOf(verdicts: readonly Verdict[]): VerifyExit {
+function exitOf(verdicts: readonly Verdict[]): VerifyExit {
   const broken = verdicts.filter(({ verdict }) => verdict === false);
   if (broken.some(({ property }) => CHECKERS[property].kind === "safety")) return 1;
   if (broken.length > 0) return 2;
@@ -208,7 +208,7 @@ export interface Line {
 const MAX_LINE = 1 << 20;
 
 /** The lines of a file, in batches. Only "\n" ends a line: names may contain every other kind of line end. */
-export async function* linesOf(file: string): AsyncGenerator<readonly Line[]> {
+async function* linesOf(file: string): AsyncGenerator<readonly Line[]> {
   let rest = "";
   let number = 0;
   for await (const chunk of createReadStream(file, { encoding: "utf8", highWaterMark: 1 << 18 })) {

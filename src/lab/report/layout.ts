@@ -2,14 +2,14 @@ import { type Lease, World } from "../checkers/world.ts";
 import type { Ev } from "../history.ts";
 
 /** A belief as a bar: from the answer of acquire to the deadline, or to what ended it before. */
-export interface Bar {
+interface Bar {
   readonly lease: Lease;
   readonly from: number;
   readonly to: number;
 }
 
 /** A client standing still, or dead. */
-export interface Absence {
+interface Absence {
   readonly p: string;
   readonly kind: "paused" | "dead";
   readonly from: number;
