@@ -9,6 +9,11 @@ export async function commandLine(
   env: NodeJS.ProcessEnv,
 ): Promise<number> {
   const messages = new Messages();
+  // Node's own listener would write through `process.stderr` (see stdio.ts), and say of SQLite that it is experimental.
+  process.removeAllListeners("warning");
+  process.on("warning", ({ name, message }) => {
+    if (name !== "ExperimentalWarning") messages.note(`${name}: ${message}`);
+  });
   try {
     const plain = argv[0] === "run" ? parsePlainRun(argv.slice(1)) : null;
     if (plain === null) return await (await import("./program.ts")).dispatch(argv, env, messages);

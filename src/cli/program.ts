@@ -44,6 +44,11 @@ const COMMANDS: readonly {
     load: async () => (await import("./verify.ts")).verify,
   },
   {
+    name: "lab",
+    summary: "failures of distributed locks, simulated",
+    load: async () => (await import("./lab.ts")).lab,
+  },
+  {
     name: "completion",
     summary: "print a completion script for your shell",
     load: async () => (await import("./completion.ts")).completion,

@@ -1,3 +1,4 @@
+import { yieldToInit } from "./init.ts";
 import { Messages } from "./messages.ts";
 import { type RunOptions, runSettings } from "./run-settings.ts";
 import { runUnderLock } from "./run-under-lock.ts";
@@ -10,6 +11,7 @@ export async function runCommand(
   env: NodeJS.ProcessEnv,
 ): Promise<number> {
   const settings = runSettings(name, words, options, env);
+  yieldToInit();
   const messages = new Messages(settings.level);
   try {
     return await runUnderLock(settings, env, messages);

@@ -131,7 +131,12 @@ class Semaphore {
   }
 
   async tryAcquire(options?: Options): Promise<LiveLease | null> {
-    const terms = this.#engine.termsFor(this.#name, options, CALL_OPTIONS.permits, this.#permits);
+    const terms = this.#engine.termsFor(
+      this.#name,
+      options,
+      CALL_OPTIONS.tryPermits,
+      this.#permits,
+    );
     const lease = await this.#engine.tryAcquire(this.#name, terms, options?.signal);
     return lease instanceof LiveLease ? lease : null;
   }

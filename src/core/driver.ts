@@ -99,7 +99,10 @@ export type Answer =
   /** The name is a semaphore with another count. */
   | { readonly kind: "mismatch"; readonly permits: number };
 
-/** The grant stands, and its ttl runs from no earlier than the moment this ask was sent: a repeated ask renews. */
+/**
+ * The grant stands, and its ttl runs from no earlier than the moment this ask was sent: a repeated ask renews. It never
+ * ends the grant sooner, since it may be a late packet, and the holder have renewed for longer since.
+ */
 export interface Granted {
   readonly kind: "granted";
   /**
@@ -193,7 +196,11 @@ export interface Finding {
 /** A live connection to one backend. One attempt a call: no retry, no sleep, no renewal, no clock of its own. */
 export interface Backend {
   attempt(ask: Ask, io: Io): Promise<Answer>;
-  /** One batch: as few round trips as the store allows. Answers in the order asked; rejects only as a whole. */
+  /**
+   * One batch: as few round trips as the store allows. Answers in the order asked; rejects only as a whole. Neither a
+   * renewal nor a repeated ask ends a lease earlier than it would have ended: a late packet with a shorter ttl may follow
+   * one with a longer ttl, on whose answer the holder counts.
+   */
   renew(grants: readonly GrantRef[], io: Io): Promise<readonly Renewal[]>;
   /** Leases and queued entries. Idempotent. A release wakes, or hands over to, the head of the queue. */
   release(grants: readonly GrantRef[], io: Io): Promise<readonly Release[]>;

@@ -64,6 +64,14 @@ export class DueQueue<T extends Due> {
     if (this.#ref && this.#buckets.size === 0) this.#disarm();
   }
 
+  /** Takes everything out and stops the timer. */
+  clear(): void {
+    for (const item of this.items()) item.dueAt = -1;
+    this.#buckets.clear();
+    this.#heap = [];
+    this.#disarm();
+  }
+
   /** How many times are kept in order: bounded by what is queued. */
   get ticks(): number {
     return this.#heap.length;

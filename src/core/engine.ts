@@ -30,6 +30,8 @@ export interface Engine {
   readonly wakes: Map<string, { wake(): void }>;
   /** Waiters by the time at which something is due for them. */
   readonly waits: DueQueue<WaitingPlace>;
+  /** No lease is given any more. */
+  readonly closing: boolean;
   newIds(): GrantIds;
   newLease(tenure: Tenure, previousToken: bigint | null, now: number): LiveLease;
   /** A queue that has nothing left may be forgotten. */

@@ -73,7 +73,7 @@ export interface SyncGuard<Db, Tx> extends GuardUpkeep<Db> {
 }
 
 /** What operators do to a guard's entries. */
-export interface GuardUpkeep<Db> {
+interface GuardUpkeep<Db> {
   /**
    * Moves a resource to another scope, for a lock that moved to another backend, namespace or name. Doing it again
    * changes nothing; moving back keeps what `from` had reached. Stop the holders of `from` first: their lock does not

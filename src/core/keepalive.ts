@@ -64,6 +64,12 @@ export class Keepalive {
     this.#due.delete(tenure);
   }
 
+  /** Ends all that is still looked after, and the timer. */
+  close(): void {
+    for (const tenure of this.tenures()) tenure.over = true;
+    this.#due.clear();
+  }
+
   tenures(): Tenure[] {
     return [...this.#due.items()];
   }
@@ -78,6 +84,7 @@ export class Keepalive {
     const now = this.#clock.now();
     for (const tenure of tenures) {
       if (tenure.over) continue;
+      tenure.failures = Math.max(1, tenure.failures);
       tenure.lease?.apply({ kind: "doubt", answered: true }, cause);
       tenure.renewAt = now;
       this.schedule(tenure);
@@ -110,8 +117,19 @@ export class Keepalive {
       else this.schedule(tenure);
     }
     batch.sort((a, b) => a.deadline - b.deadline);
-    for (let at = 0; at < batch.length; at += this.#batch)
-      void this.#send(batch.slice(at, at + this.#batch));
+    for (let at = 0; at < batch.length; ) {
+      // One request has one timeout: a short lease must not wait for the answer as long as a long one may.
+      const timeoutMs = batch[at]?.terms.requestTimeoutMs;
+      let end = at + 1;
+      while (
+        end < batch.length &&
+        end - at < this.#batch &&
+        batch[end]?.terms.requestTimeoutMs === timeoutMs
+      )
+        end += 1;
+      void this.#send(batch.slice(at, end));
+      at = end;
+    }
   }
 
   /** Sends one batch. Never rejects. */
@@ -119,7 +137,7 @@ export class Keepalive {
     // Drivers lock rows in the order of the batch: one order for every process.
     batch.sort((a, b) => (a.queue.name < b.queue.name ? -1 : a.queue.name > b.queue.name ? 1 : 0));
     const sentAt = this.#clock.now();
-    const timeoutMs = Math.max(...batch.map((tenure) => tenure.terms.requestTimeoutMs));
+    const timeoutMs = batch[0]?.terms.requestTimeoutMs ?? 0;
     const refs = batch.map((tenure) => {
       const ttlMs = tenure.renewalTtlMs(sentAt);
       tenure.sending(sentAt, ttlMs);
@@ -172,6 +190,7 @@ export class Keepalive {
     } else {
       const error = asDriverError(renewal.error);
       tenure.failures += 1;
+      if (error.outcome === "unknown") tenure.mayArrive(ttlMs);
       tenure.progressed = true;
       tenure.renewAt =
         this.#clock.now() +

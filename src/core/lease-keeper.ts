@@ -117,18 +117,23 @@ export class LeaseKeeper implements Keeper {
   /** Gives a tenure's record back; with `raiseTo` the name's counter is raised in the same step. */
   async giveBack(tenure: Tenure, raiseTo?: bigint): Promise<ReturnOutcome> {
     const { requestTimeoutMs } = tenure.terms;
+    tenure.returning ??= { late: tenure.late, maybeFreed: false, tries: 0 };
     return await this.#engine.returns.give({
       ref: raiseTo === undefined ? tenure.ref() : { ...tenure.ref(), raiseTo },
       late: tenure.late,
       timeoutMs: requestTimeoutMs,
       budgetMs: requestTimeoutMs,
       oursUntilMs: tenure.deadline - this.#engine.holderClock.sleptMs,
+      progress: tenure.returning,
     });
   }
 
   async export(lease: LiveLease): Promise<string> {
     const { tenure } = lease;
     const { declared, keepalive } = this.#engine;
+    // Whoever resumes it holds it alone: beside other readers or permits that would be one holder too many.
+    if (lease.mode !== "exclusive")
+      throw new UnsupportedError(`A lease in mode "${lease.mode}" cannot be handed over.`);
     if (declared.transfer === "no")
       throw new UnsupportedError("Leases of this driver cannot be handed to another process.");
     // Whoever resumes it needs time: a fresh ttl, written at the backend.

@@ -51,7 +51,10 @@ export interface LeaseBase<M extends Mode = Mode> extends AsyncDisposable {
   renew(ttl?: Duration): Promise<void>;
   /** Gives the lease back. Never throws for a backend's fault; a second call gives the same answer, or tries again after `unknown`. */
   release(): Promise<ReleaseOutcome>;
-  /** Ends the lease here, without a release, and returns a secret string with which one other process can `resume` it. */
+  /**
+   * Ends the lease here, without a release, and returns a secret string with which one other process can `resume` it.
+   * @throws UnsupportedError for a shared lease or a permit, and on a driver without transfer
+   */
   export(): Promise<string>;
   /** Plain data for logs, tokens as decimal strings. */
   toJSON(): Record<string, unknown>;

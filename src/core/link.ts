@@ -1,7 +1,14 @@
 import type { Requirements } from "./capabilities.ts";
 import { unmet } from "./capabilities.ts";
 import type { Clock } from "./clock.ts";
-import { type Backend, type Driver, type DriverContext, DriverError, type Io } from "./driver.ts";
+import {
+  type Backend,
+  type Driver,
+  type DriverContext,
+  DriverError,
+  type Finding,
+  type Io,
+} from "./driver.ts";
 import { type Due, DueQueue } from "./due-queue.ts";
 import {
   BackendConfigError,
@@ -18,24 +25,24 @@ const OPEN_MS = 10_000;
 class CallIo implements Io, Due {
   dueAt = -1;
   readonly timeoutMs: number;
-  /** Called when the time is up. */
-  readonly expire: (io: CallIo) => void;
+  /** Called when nobody waits for an answer any more. */
+  readonly expire: (io: CallIo, why: string) => void;
   #controller: AbortController | undefined;
-  #over = false;
+  over = false;
 
-  constructor(timeoutMs: number, expire: (io: CallIo) => void) {
+  constructor(timeoutMs: number, expire: (io: CallIo, why: string) => void) {
     this.timeoutMs = timeoutMs;
     this.expire = expire;
   }
 
   get signal(): AbortSignal {
     this.#controller ??= new AbortController();
-    if (this.#over) this.#controller.abort();
+    if (this.over) this.#controller.abort();
     return this.#controller.signal;
   }
 
   end(): void {
-    this.#over = true;
+    this.over = true;
     this.#controller?.abort();
   }
 }
@@ -96,6 +103,7 @@ export class Link {
   readonly #calls: DueQueue<CallIo>;
   #opening: Promise<Backend> | undefined;
   #backend: Backend | undefined;
+  #closed = false;
 
   constructor(
     driver: Driver,
@@ -111,7 +119,7 @@ export class Link {
       context.clock,
       () => context.clock.mono(),
       (due) => {
-        for (const io of due) io.expire(io);
+        for (const io of due) io.expire(io, `no answer within ${Math.round(io.timeoutMs)} ms`);
       },
     );
   }
@@ -121,18 +129,23 @@ export class Link {
    * comes later is dropped.
    */
   async call<T>(timeoutMs: number, run: (backend: Backend, io: Io) => Promise<T>): Promise<T> {
+    if (this.#closed) throw new DriverError("unavailable", "not-applied", "the manager is closed");
     return await new Promise<T>((resolve, reject) => {
-      const io = new CallIo(timeoutMs, (over) => {
+      const io = new CallIo(timeoutMs, (over, why) => {
         over.end();
         // A backend that was never opened was never asked either.
         const outcome = this.#backend === undefined ? "not-applied" : "unknown";
-        reject(new DriverError("timeout", outcome, `no answer within ${Math.round(timeoutMs)} ms`));
+        reject(new DriverError("timeout", outcome, why));
       });
       this.#calls.set(io, this.#clock.mono() + timeoutMs);
       const backend = this.#backend;
       const answer =
         backend === undefined
-          ? this.#open().then(async (opened) => run(opened, io))
+          ? this.#open().then(async (opened) => {
+              // Nobody waits for the answer any more, and what would be granted now would be nobody's.
+              if (io.over) throw new DriverError("timeout", "not-applied", "open too late");
+              return await run(opened, io);
+            })
           : run(backend, io);
       answer.then(
         (value) => {
@@ -147,8 +160,14 @@ export class Link {
     });
   }
 
-  /** Closes what was opened. */
+  /**
+   * Closes what was opened, and gives up what is under way. Whatever is asked from then on is refused: it would open the
+   * backend again.
+   */
   async close(): Promise<void> {
+    this.#closed = true;
+    for (const io of [...this.#calls.items()]) io.expire(io, "the manager is closed");
+    this.#calls.clear();
     const backend = this.#backend ?? (await this.#opening?.catch(() => undefined));
     this.#backend = undefined;
     this.#opening = undefined;
@@ -167,13 +186,11 @@ export class Link {
     return await this.#opening;
   }
 
-  async #bounded<T>(timeoutMs: number, run: (io: Io) => Promise<T>): Promise<T> {
+  async #bounded<T>(timeoutMs: number, run: (io: CallIo) => Promise<T>): Promise<T> {
     return await new Promise<T>((resolve, reject) => {
-      const io = new CallIo(timeoutMs, (over) => {
+      const io = new CallIo(timeoutMs, (over, why) => {
         over.end();
-        reject(
-          new DriverError("timeout", "not-applied", `not open within ${Math.round(timeoutMs)} ms`),
-        );
+        reject(new DriverError("timeout", "not-applied", `not open: ${why}`));
       });
       this.#calls.set(io, this.#clock.mono() + timeoutMs);
       run(io)
@@ -184,26 +201,37 @@ export class Link {
     });
   }
 
-  async #connect(io: Io): Promise<Backend> {
-    const refuse = (problems: readonly string[]): DriverError =>
-      new DriverError(
-        "config",
-        "not-applied",
-        `the backend cannot keep what is required: ${problems.join("; ")}`,
-      );
+  async #connect(io: CallIo): Promise<Backend> {
     const missing = unmet(this.#driver, this.#required);
-    if (missing.length > 0) throw refuse(missing);
+    if (missing.length > 0) throw cannotKeep(missing);
     const backend = await this.#driver.open(this.#context);
-    if (this.#trustSettings) return backend;
-    const findings = await backend.probe(io);
-    const refused = findings.filter((finding) => finding.verdict === "refuse");
-    if (refused.length === 0) return backend;
-    await backend.close();
-    throw refuse(
-      refused.map(
-        ({ name, value, advice }) =>
-          `${name} is ${value}${advice === undefined ? "" : ` (${advice})`}`,
-      ),
-    );
+    try {
+      if (io.over) throw new DriverError("timeout", "not-applied", "open too late");
+      if (!this.#trustSettings) refuseBad(await backend.probe(io));
+      return backend;
+    } catch (error) {
+      // What is not used is not left open; why it is not used is the news, whatever closing it says.
+      await backend.close().catch(() => undefined);
+      throw error;
+    }
   }
+}
+
+function refuseBad(findings: readonly Finding[]): void {
+  const refused = findings.filter((finding) => finding.verdict === "refuse");
+  if (refused.length === 0) return;
+  throw cannotKeep(
+    refused.map(
+      ({ name, value, advice }) =>
+        `${name} is ${value}${advice === undefined ? "" : ` (${advice})`}`,
+    ),
+  );
+}
+
+function cannotKeep(problems: readonly string[]): DriverError {
+  return new DriverError(
+    "config",
+    "not-applied",
+    `the backend cannot keep what is required: ${problems.join("; ")}`,
+  );
 }

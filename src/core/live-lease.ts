@@ -41,6 +41,8 @@ export class LiveLease implements LeaseBase {
   readonly acquiredAt: number;
   /** The token for events and sequencers; `null` where there is none. */
   readonly number: bigint | null;
+  /** A lease that was handed on inside this process took nothing over. */
+  readonly takenOver: boolean;
   /** The body of a `request` runs under it: closing the manager waits for that. */
   inRequest = false;
   readonly #keeper: Keeper;
@@ -55,6 +57,7 @@ export class LiveLease implements LeaseBase {
     this.#keeper = keeper;
     this.acquiredAt = now;
     this.number = tenure.token;
+    this.takenOver = tenure.takenOver && tenure.handOffs === 0;
     tenure.lease = this;
   }
 
@@ -72,10 +75,6 @@ export class LiveLease implements LeaseBase {
   }
   get holder(): Holder {
     return this.tenure.terms.holder;
-  }
-  /** A lease that was handed on inside this process took nothing over. */
-  get takenOver(): boolean {
-    return this.tenure.takenOver && this.tenure.handOffs === 0;
   }
   get sequencer(): string {
     return this.#keeper.sequencerOf(this);
@@ -116,9 +115,9 @@ export class LiveLease implements LeaseBase {
     const ms = parseDuration("atLeast", atLeast, { min: 0, max: YEAR_MS });
     this.assertHeld();
     if (this.remainingMs() >= ms) return;
-    if (ms > this.tenure.ttlMs * 0.93)
+    if (ms > this.tenure.validityMs)
       throw new InvalidArgumentError(
-        `Expected \`atLeast\` to be below the ttl less its margin, got ${ms} ms of a ttl of ${this.tenure.ttlMs} ms.`,
+        `Expected \`atLeast\` to be at most the ttl less its margin, ${Math.floor(this.tenure.validityMs)} ms of ${this.tenure.ttlMs} ms, got ${ms} ms.`,
       );
     try {
       await this.renew();
@@ -128,7 +127,9 @@ export class LiveLease implements LeaseBase {
   }
 
   progress(): void {
-    this.#keeper.progressed(this.tenure);
+    // A lease that was handed on must not vouch for the job that has it now.
+    if (this.#phase.state === "held" || this.#phase.state === "jeopardy")
+      this.#keeper.progressed(this.tenure);
   }
 
   async renew(ttl?: Duration): Promise<void> {

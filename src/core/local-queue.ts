@@ -31,6 +31,7 @@ const LEAVE_MS = 250;
 /** The waiters of one process at one name, first in, first out, and the lease that it holds there. */
 export class NameQueue implements TicketOwner, WaiterOwner {
   readonly name: string;
+  answeredAt: number = -Infinity;
   readonly #engine: Engine;
   #head: Waiter | undefined;
   #tail: Waiter | undefined;
@@ -88,6 +89,7 @@ export class NameQueue implements TicketOwner, WaiterOwner {
 
   /** Ends every wait, as the manager closes. */
   async close(): Promise<void> {
+    this.#joinTimer?.cancel();
     const leaving: Promise<unknown>[] = [];
     for (let waiter = this.#head; waiter !== undefined; waiter = this.#head)
       leaving.push(this.#leave(waiter, new ManagerClosedError(), true));
@@ -105,8 +107,10 @@ export class NameQueue implements TicketOwner, WaiterOwner {
     tenure.handOffs += 1;
     const previous = tenure.token;
     if (tenure.token !== null) tenure.token += 1n;
-    this.#passOn(next);
+    const orphan = this.#passOn(next);
     this.#serve(next, tenure, previous, now);
+    // Its place at the backend went with it, so who comes next has to take one of its own.
+    if (orphan !== undefined) this.#pump();
     return true;
   }
 
@@ -189,6 +193,7 @@ export class NameQueue implements TicketOwner, WaiterOwner {
 
   #mayHandOn(tenure: Tenure, next: Waiter, now: number): boolean {
     if (!this.#handsOff || tenure.over || tenure.keepUntil > 0) return false;
+    if (tenure.ttlMs !== tenure.grantedTtlMs) return false;
     if (next.terms.mode !== "exclusive" || !sameTerms(next.terms, tenure.terms)) return false;
     if (
       tenure.token === null ? tenure.lastToken !== null : tenure.token >= (tenure.lastToken ?? 0n)

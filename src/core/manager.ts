@@ -8,7 +8,7 @@ import { AcquireTimeoutError, ManagerClosedError } from "./errors.ts";
 import { Events, type LockEventName, type LockEvents } from "./events.ts";
 import { Keepalive } from "./keepalive.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";
-import { Link } from "./link.ts";
+import { asBackendError, Link } from "./link.ts";
 import { FencedLiveLease, LiveLease } from "./live-lease.ts";
 import { NameQueue } from "./local-queue.ts";
 import type { AcquireOptions, ManagerOptions, Platform } from "./lock-manager.ts";
@@ -53,7 +53,7 @@ export class ManagerEngine implements Engine {
   readonly wakes: Map<string, { wake(): void }> = new Map<string, { wake(): void }>();
   /** `undefined` where nested requests are not looked for. */
   readonly nest: AsyncContext<Nest> | undefined;
-  /** Requests whose bodies run. */
+  /** What `close` waits for: bodies that run, and attempts under way. */
   readonly running: Set<Promise<unknown>> = new Set<Promise<unknown>>();
   readonly keeper: LeaseKeeper;
   readonly #queues = new Map<string, NameQueue>();
@@ -166,12 +166,23 @@ export class ManagerEngine implements Engine {
       this.events.emit("refused", { name, atMs, monoMs, waitedMs: monoMs - startedAt, cause });
     };
     try {
-      const lease = await abortable(signal, tryOnce(this, this.queueOf(name), terms, signal));
+      const work = this.track(tryOnce(this, this.queueOf(name), terms, signal));
+      const lease = await abortable(signal, work);
       if (!(lease instanceof LiveLease)) refused(null);
       return lease;
     } catch (error) {
       refused(error);
       throw error;
+    }
+  }
+
+  /** Lets `close` wait for a piece of work. */
+  async track<T>(work: Promise<T>): Promise<T> {
+    this.running.add(work);
+    try {
+      return await work;
+    } finally {
+      this.running.delete(work);
     }
   }
 
@@ -221,7 +232,19 @@ export class ManagerEngine implements Engine {
       await Promise.all(this.keepalive.tenures().map(async (tenure) => tenure.lease?.release()));
       await this.returns.settle(this.settings.defaults.requestTimeoutMs);
     } finally {
+      await this.#shut();
+    }
+  }
+
+  /** Whatever the driver says to it, nothing of ours keeps the process alive afterwards. */
+  async #shut(): Promise<void> {
+    this.keepalive.close();
+    this.waits.clear();
+    try {
       await this.link.close();
+    } catch (error) {
+      throw asBackendError(error, "close");
+    } finally {
       await this.events.close();
       this.hold.end();
       this.hold.close();

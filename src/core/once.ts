@@ -1,11 +1,13 @@
+import { backoffMs } from "./backoff.ts";
 import { parseDuration, show, YEAR_MS } from "./duration.ts";
-import { InvalidArgumentError, UnsupportedError } from "./errors.ts";
+import { InvalidArgumentError, type LostReason, UnsupportedError } from "./errors.ts";
 import type { Holder } from "./holder.ts";
 import { LiveLease } from "./live-lease.ts";
 import type { OnceOptions, OnceResult } from "./lock-manager.ts";
 import type { ManagerEngine } from "./manager.ts";
 import { CALL_OPTIONS, checkOptions, type Terms, termsOf } from "./options.ts";
 import { type Body, runBody } from "./requests.ts";
+import type { Tenure } from "./tenure.ts";
 
 /** Runs a body unless somebody did within `keep`. The record of the run is a lease that outlives its holder. */
 export async function once(
@@ -50,10 +52,18 @@ export async function once(
   if (!(lease instanceof LiveLease)) return { ran: false, holder: lease.holder ?? NOBODY };
   lease.tenure.keepRecord(terms.ttlMs, retryOnError ? 0 : engine.holderClock.now() + keepMs);
   engine.keepalive.schedule(lease.tenure);
-  const startedAt = lease.acquiredAt;
+  return await engine.track(run(engine, lease, body, { keepMs, retryOnError }));
+}
+
+async function run(
+  engine: ManagerEngine,
+  lease: LiveLease,
+  body: Body,
+  { keepMs, retryOnError }: { readonly keepMs: number; readonly retryOnError: boolean },
+): Promise<OnceResult<unknown>> {
   const outcome = await runBody(engine, lease, body);
   const failed = "error" in outcome;
-  await end(engine, lease, failed && retryOnError ? 0 : startedAt + keepMs);
+  await end(engine, lease, failed && retryOnError ? 0 : lease.acquiredAt + keepMs);
   const { phase } = lease;
   if (phase.state === "lost") {
     const loss = lease.lostError(phase.reason);
@@ -82,20 +92,46 @@ async function end(engine: ManagerEngine, lease: LiveLease, keepUntil: number): 
   const state = lease.state;
   if (state !== "held" && state !== "jeopardy") return;
   const { tenure } = lease;
-  const leftMs = keepUntil - engine.holderClock.now();
-  if (leftMs < 1) {
+  if (keepUntil - engine.holderClock.now() < 1) {
     await lease.release();
     return;
   }
-  tenure.keepUntil = keepUntil;
-  try {
-    await engine.keepalive.renewNow(tenure, Math.max(1, Math.ceil(leftMs)));
-  } catch {
-    // The record lasts as long as the last renewal said: at worst a little too short or too long.
-  }
+  // The holder is done: from here on the record has no deadline that could be missed, only a time to stay.
+  const kept = tenure.keepUntil > 0;
   engine.keepalive.stop(tenure);
-  if (lease.phase.state === "lost") return;
   lease.apply({ kind: "release" });
-  lease.apply({ kind: "confirmed" });
+  while (tenure.renewing !== undefined) await tenure.renewing;
+  const loss = await leaveRecord(engine, tenure, keepUntil, kept);
+  lease.apply(loss === null ? { kind: "confirmed" } : { kind: "gone", reason: loss });
   tenure.queue.ended(tenure);
+}
+
+/**
+ * Renews a record for the last time; why it is lost, if it is. `kept`: every renewal so far made it last that long, so
+ * that this one only takes back what was too much.
+ */
+async function leaveRecord(
+  engine: ManagerEngine,
+  tenure: Tenure,
+  keepUntil: number,
+  kept: boolean,
+): Promise<LostReason | null> {
+  for (let tries = 1; ; tries += 1) {
+    const ref = tenure.ref(Math.max(1, Math.ceil(keepUntil - engine.holderClock.now())));
+    try {
+      const [renewal] = await engine.link.call(tenure.terms.requestTimeoutMs, async (backend, io) =>
+        backend.renew([ref], io),
+      );
+      if (renewal?.kind === "renewed") return null;
+      if (renewal?.kind === "gone") return renewal.reason;
+    } catch {
+      // As good as a renewal that failed.
+    }
+    if (kept) return null;
+    const pauseMs = backoffMs(engine.random, tries, 20, 500);
+    if (engine.holderClock.now() + pauseMs >= tenure.deadline) return "unreachable";
+    await new Promise<void>((resolve) => {
+      engine.clock.timer(pauseMs, resolve, true);
+    });
+  }
 }

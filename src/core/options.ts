@@ -1,4 +1,4 @@
-import type { Declaration, Mode } from "./capabilities.ts";
+import type { Declaration, Mode, Requirements } from "./capabilities.ts";
 import { type Bounds, parseDuration, show, showMs, YEAR_MS } from "./duration.ts";
 import { InvalidArgumentError, UnsupportedError } from "./errors.ts";
 import { MAX_TOKEN } from "./fencing-token.ts";
@@ -77,11 +77,14 @@ const COMMON = [
   "label",
   "metadata",
 ];
+/** A permit has no token that could exceed `above`. */
+const FOR_PERMITS = COMMON.filter((option) => option !== "mode" && option !== "above");
 type CallName =
   | "acquire"
   | "tryAcquire"
   | "request"
   | "permits"
+  | "tryPermits"
   | "permitRequest"
   | "once"
   | "revoke"
@@ -93,8 +96,9 @@ export const CALL_OPTIONS: Readonly<Record<CallName, readonly string[]>> = {
   acquire: COMMON,
   tryAcquire: COMMON.filter((option) => option !== "wait"),
   request: [...COMMON, "ifAvailable", "reentrant", "guard"],
-  permits: COMMON.filter((option) => option !== "mode"),
-  permitRequest: [...COMMON.filter((option) => option !== "mode"), "ifAvailable"],
+  permits: FOR_PERMITS,
+  tryPermits: FOR_PERMITS.filter((option) => option !== "wait"),
+  permitRequest: [...FOR_PERMITS, "ifAvailable"],
   once: ["keep", "at", "retryOnError", "ttl", "label", "metadata"],
   revoke: ["reason", "grantId", "now"],
   query: ["prefix", "limit"],
@@ -198,6 +202,28 @@ function holderOf(host: { name: string; pid: number }, label: unknown, metadata:
   };
 }
 
+/** Options that are objects: a typo inside one is seen as well. @throws InvalidArgumentError */
+function checkNested({ holder, history, require }: ManagerOptions): void {
+  if (holder !== undefined) checkOptions(holder, ["label", "metadata"]);
+  if (require !== undefined) checkRequirements(require);
+  if (history === undefined) return;
+  checkOptions(history, ["file"]);
+  if (typeof history.file !== "string" || history.file === "")
+    throw new InvalidArgumentError(
+      `Expected \`history.file\` to be a path, got ${show(history.file)}.`,
+    );
+}
+
+/** What is misspelt would be taken for granted. @throws InvalidArgumentError */
+function checkRequirements(require: Requirements): void {
+  checkOptions(require, ["fencing", "modes", "waiting", "survivesServerClockSteps"]);
+  const { fencing, modes, waiting, survivesServerClockSteps } = require;
+  if (fencing !== undefined) oneOf("require.fencing", fencing, ["durable", "volatile"]);
+  if (modes !== undefined) oneOf("require.modes", modes, ["exclusive", "shared", "permits"]);
+  if (waiting !== undefined) oneOf("require.waiting", waiting, ["queue", "notify"]);
+  flag("require.survivesServerClockSteps", survivesServerClockSteps, false);
+}
+
 /** Checks a manager's options. @throws InvalidArgumentError */
 export function settingsOf(
   options: ManagerOptions,
@@ -216,6 +242,7 @@ export function settingsOf(
     );
   const keys = options.sequencerKeys ?? [];
   checkKeys(keys);
+  checkNested(options);
   const holder = holderOf(host, options.holder?.label ?? "", options.holder?.metadata ?? {});
   const requestTimeoutMs =
     options.requestTimeout === undefined
@@ -346,6 +373,8 @@ export function sameTerms(a: Terms, b: Terms): boolean {
       a.permits === b.permits &&
       a.ttlMs === b.ttlMs &&
       a.lockDelayMs === b.lockDelayMs &&
+      a.keepalive === b.keepalive &&
+      a.maxHoldMs === b.maxHoldMs &&
       a.above === undefined &&
       b.above === undefined &&
       a.holderText === b.holderText)

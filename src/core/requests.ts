@@ -11,7 +11,7 @@ import type { Terms } from "./options.ts";
 import { CALL_OPTIONS } from "./options.ts";
 
 /** The options of any `request`. */
-export type AnyRequestOptions = AcquireOptions<never> &
+type AnyRequestOptions = AcquireOptions<never> &
   RequestExtras & {
     readonly ifAvailable?: boolean;
     readonly guard?: GuardBinding<unknown, unknown>;
@@ -21,7 +21,7 @@ export type AnyRequestOptions = AcquireOptions<never> &
 export type Body = (lease: LiveLease | null, tx?: unknown) => unknown;
 
 /** Splits `(fn)` and `(options, fn)`. @throws InvalidArgumentError */
-export function bodyOf(args: readonly unknown[]): {
+function bodyOf(args: readonly unknown[]): {
   options: AnyRequestOptions | undefined;
   body: Body;
 } {
@@ -50,10 +50,10 @@ export async function request(
     permits === null ? CALL_OPTIONS.request : CALL_OPTIONS.permitRequest,
     permits,
   );
-  checkExtras(options, terms);
+  checkExtras(options, terms, engine.nest !== undefined);
   engine.checkOpen();
   const nested = nestedIn(engine, name, terms, options);
-  if (nested !== undefined) return nested === null ? await body(null) : await body(nested);
+  if (nested !== undefined) return await runNested(nested, body, options?.guard);
   if (options?.ifAvailable === true) {
     const lease = await engine.tryAcquire(name, terms, options.signal);
     return lease instanceof LiveLease ? await runHeld(engine, lease, body) : await body(null);
@@ -64,8 +64,31 @@ export async function request(
   return await runGuarded(engine, lease, { terms, guard, body, signal: options?.signal });
 }
 
-function checkExtras(options: AnyRequestOptions | undefined, terms: Terms): void {
+/** Under a lease that an enclosing request releases. A refused claim is not repaired: that would release it. */
+async function runNested(
+  lease: LiveLease | null,
+  body: Body,
+  guard: GuardBinding<unknown, unknown> | undefined,
+): Promise<unknown> {
+  if (lease === null || guard === undefined) return await body(lease);
+  return await (guard.guard as AnyGuard).run(
+    guard.db,
+    guard.resource ?? lease.name,
+    lease as unknown as FencedLease,
+    (tx) => body(lease, tx),
+  );
+}
+
+function checkExtras(
+  options: AnyRequestOptions | undefined,
+  terms: Terms,
+  detectsReentry: boolean,
+): void {
   if (options === undefined) return;
+  if (options.reentrant === true && !detectsReentry)
+    throw new InvalidArgumentError(
+      "Expected `reentrant` only where nested requests are looked for: this manager has `detectReentry: false`.",
+    );
   if (options.ifAvailable === true && options.wait !== undefined)
     throw new InvalidArgumentError(
       "Expected no `wait` beside `ifAvailable`: there is nothing to wait for.",
@@ -111,11 +134,7 @@ function nestedIn(
 }
 
 /** Runs a body under a lease, then releases it. The body's outcome wins over a release problem, a loss over both. */
-export async function runHeld(
-  engine: ManagerEngine,
-  lease: LiveLease,
-  body: Body,
-): Promise<unknown> {
+async function runHeld(engine: ManagerEngine, lease: LiveLease, body: Body): Promise<unknown> {
   const outcome = await runBody(engine, lease, body);
   const state = lease.state;
   if (state === "held" || state === "jeopardy") await lease.release();

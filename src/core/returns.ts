@@ -14,6 +14,15 @@ export type ReturnOutcome =
   /** Not known yet; it is tried again in the background until the backend forgets it by itself. */
   | { readonly kind: "unknown"; readonly error: unknown };
 
+/** What the tries to give something back have come to so far. */
+export interface ReturnProgress {
+  /** A request of this grant id may still be on its way. */
+  late: boolean;
+  /** A try of unknown outcome was sent while the record was surely ours. */
+  maybeFreed: boolean;
+  tries: number;
+}
+
 /** How one grant or entry is given back. */
 export interface ReturnOrder {
   readonly ref: GrantRef;
@@ -24,6 +33,8 @@ export interface ReturnOrder {
   readonly budgetMs: number;
   /** `clock.mono()` until when the record was surely ours: a record that a retry finds gone was freed by the first try. */
   readonly oursUntilMs: number;
+  /** What earlier orders for the same record came to. */
+  readonly progress?: ReturnProgress;
 }
 
 /**
@@ -34,7 +45,11 @@ export class Returns {
   readonly #link: Link;
   readonly #clock: Clock;
   readonly #random: Random;
-  readonly #open = new Set<Promise<void>>();
+  /** What is being given back, by a caller who waits for it or in the background. */
+  #underWay = 0;
+  readonly #pauses = new Set<() => void>();
+  #whenIdle: (() => void) | undefined;
+  #stopped = false;
 
   constructor(link: Link, clock: Clock, random: Random) {
     this.#link = link;
@@ -44,29 +59,48 @@ export class Returns {
 
   /** Never rejects. */
   async give(order: ReturnOrder): Promise<ReturnOutcome> {
-    const progress = { late: order.late, maybeFreed: false, tries: 0 };
+    this.#underWay += 1;
+    try {
+      return await this.#give(order);
+    } finally {
+      this.#done();
+    }
+  }
+
+  /** Waits for what is still open, up to `ms`, and gives up the rest: the backend forgets that by itself. */
+  async settle(ms: number): Promise<void> {
+    if (this.#underWay > 0)
+      await new Promise<void>((resolve) => {
+        const timer = this.#clock.timer(ms, resolve, true);
+        this.#whenIdle = () => {
+          timer.cancel();
+          resolve();
+        };
+      });
+    this.#stopped = true;
+    for (const end of this.#pauses) end();
+  }
+
+  #done(): void {
+    this.#underWay -= 1;
+    if (this.#underWay === 0) this.#whenIdle?.();
+  }
+
+  async #give(order: ReturnOrder): Promise<ReturnOutcome> {
+    const progress = order.progress ?? { late: order.late, maybeFreed: false, tries: 0 };
     for (const startedAt = this.#clock.mono(); ; ) {
       const outcome = await this.#try(order, progress);
-      if (outcome.kind !== "unknown") return outcome;
+      if (outcome.kind !== "unknown" || this.#stopped) return outcome;
       const pause = backoffMs(this.#random, progress.tries, 10, 500);
       if (this.#clock.mono() - startedAt + pause >= order.budgetMs) {
-        this.#goOn(order, progress);
+        void this.#goOn(order, progress);
         return outcome;
       }
       await this.#pause(pause, true);
     }
   }
 
-  /** Waits for what is still open, up to `ms`. */
-  async settle(ms: number): Promise<void> {
-    if (this.#open.size === 0) return;
-    await Promise.race([Promise.all(this.#open), this.#pause(ms, true)]);
-  }
-
-  async #try(
-    order: ReturnOrder,
-    progress: { late: boolean; maybeFreed: boolean; tries: number },
-  ): Promise<ReturnOutcome> {
+  async #try(order: ReturnOrder, progress: ReturnProgress): Promise<ReturnOutcome> {
     progress.tries += 1;
     const sentAt = this.#clock.mono();
     const ref: GrantRef = progress.late
@@ -91,22 +125,27 @@ export class Returns {
     return { kind: "unknown", error: release.error };
   }
 
-  #goOn(order: ReturnOrder, progress: { late: boolean; maybeFreed: boolean; tries: number }): void {
+  async #goOn(order: ReturnOrder, progress: ReturnProgress): Promise<void> {
+    this.#underWay += 1;
     // After its ttl the backend forgets the record or the entry without us.
     const until = this.#clock.mono() + order.ref.ttlMs + order.ref.lockDelayMs;
-    const work = async (): Promise<void> => {
-      while (this.#clock.mono() < until) {
-        await this.#pause(backoffMs(this.#random, progress.tries, 50, 2000), false);
-        if ((await this.#try(order, progress)).kind !== "unknown") return;
-      }
-    };
-    const open = work().finally(() => this.#open.delete(open));
-    this.#open.add(open);
+    while (this.#clock.mono() < until) {
+      await this.#pause(backoffMs(this.#random, progress.tries, 50, 2000), false);
+      if (this.#stopped || (await this.#try(order, progress)).kind !== "unknown") break;
+    }
+    this.#done();
   }
 
   async #pause(ms: number, ref: boolean): Promise<void> {
+    if (this.#stopped) return;
     await new Promise<void>((resolve) => {
-      this.#clock.timer(ms, resolve, ref);
+      const end = (): void => {
+        timer.cancel();
+        this.#pauses.delete(end);
+        resolve();
+      };
+      const timer = this.#clock.timer(ms, end, ref);
+      this.#pauses.add(end);
     });
   }
 }

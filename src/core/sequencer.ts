@@ -29,8 +29,10 @@ const ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789
 
 /** @throws InvalidArgumentError for a key that could not protect anything */
 export function checkKeys(keys: readonly SequencerKey[]): void {
+  if (!Array.isArray(keys))
+    throw new InvalidArgumentError("Expected the sequencer keys to be a list of { kid, secret }.");
   const seen = new Set<string>();
-  for (const { kid, secret } of keys) {
+  for (const { kid, secret } of keys as readonly SequencerKey[]) {
     if (typeof kid !== "string" || !/^[A-Za-z0-9_-]{1,32}$/.test(kid) || seen.has(kid))
       throw new InvalidArgumentError(
         "Expected each `kid` to be 1 to 32 characters of [A-Za-z0-9_-], each only once.",

@@ -4,6 +4,7 @@ import type { LiveLease } from "./live-lease.ts";
 import type { NameQueue } from "./local-queue.ts";
 import type { Keepalive } from "./lock-manager.ts";
 import type { Terms } from "./options.ts";
+import type { ReturnProgress } from "./returns.ts";
 import { marginMs } from "./validity.ts";
 
 /** The two ids of a grant: the secret, which only `export` shows, and its public hash. */
@@ -24,6 +25,8 @@ export class Tenure implements Due {
   readonly takenOver: boolean;
   readonly previousToken: bigint | null;
   readonly lastToken: bigint | null;
+  /** What the grant was made for: another `ttlMs` is one holder's own, and is not handed on. */
+  readonly grantedTtlMs: number;
   /** The token of the live lease. */
   token: bigint | null;
   /** The lease that is live now. */
@@ -38,7 +41,7 @@ export class Tenure implements Due {
   keepUntil = 0;
   /** The renewal under way. */
   renewing: Promise<void> | undefined;
-  /** Renewals that failed in a row. */
+  /** Renewals that failed in a row; at least 1 while the lease is in doubt. */
   failures = 0;
   /** With `keepalive: "progress"`: something was reported since the last renewal. */
   progressed = true;
@@ -47,9 +50,13 @@ export class Tenure implements Due {
   handedOffAt = 0;
   /** An ask of this grant id may still be on its way: its release leaves a tombstone. */
   readonly late: boolean;
+  /** What is known of its release, so that a second one knows of the first. */
+  returning: ReturnProgress | undefined;
   /** Renewal stopped for good: released, exported, lost, or past its longest hold. */
   over = false;
   readonly #marginRatio: number;
+  /** The smallest ttl of a request that may still arrive, and would then set the expiry from its arrival on. */
+  #leastMs = Infinity;
 
   constructor(
     queue: NameQueue,
@@ -75,8 +82,16 @@ export class Tenure implements Due {
     this.#marginRatio = grant.marginRatio;
     // The server may round a ttl up, ours is the asked one; only a store's maximum makes it shorter.
     this.ttlMs = Math.min(terms.ttlMs, granted.ttlMs);
+    this.grantedTtlMs = this.ttlMs;
+    if (this.late) this.mayArrive(this.ttlMs);
     this.deadline = sentAt + this.ttlMs - marginMs(this.ttlMs, grant.marginRatio);
     this.renewAt = sentAt + this.ttlMs / 3;
+  }
+
+  /** The most that a renewal can leave to act in. */
+  get validityMs(): number {
+    const believedMs = Math.min(this.ttlMs, this.#leastMs);
+    return believedMs - marginMs(believedMs, this.#marginRatio);
   }
 
   get keepalive(): Keepalive {
@@ -108,16 +123,23 @@ export class Tenure implements Due {
 
   /** A request that sets the expiry to `ttlMs` leaves now: should it arrive alone, the lease ends no later than this. */
   sending(sentAt: number, ttlMs: number): void {
-    this.deadline = Math.min(
-      this.deadline,
-      Math.max(sentAt + ttlMs - marginMs(ttlMs, this.#marginRatio), 0),
-    );
+    this.deadline = Math.min(this.deadline, sentAt + ttlMs - marginMs(ttlMs, this.#marginRatio));
+  }
+
+  /**
+   * A request for `ttlMs` has an unknown outcome and may be late. Should it arrive after one for longer, the store
+   * keeps the lease for `ttlMs` only: from now on nothing longer is believed, and renewals are as frequent as that needs.
+   */
+  mayArrive(ttlMs: number): void {
+    this.#leastMs = Math.min(this.#leastMs, ttlMs);
   }
 
   /** The request of `sentAt` was applied. */
   renewed(sentAt: number, ttlMs: number): void {
-    this.deadline = sentAt + ttlMs - marginMs(ttlMs, this.#marginRatio);
-    this.renewAt = sentAt + this.ttlMs / 3;
+    const believedMs = Math.min(ttlMs, this.#leastMs);
+    this.deadline = sentAt + believedMs - marginMs(believedMs, this.#marginRatio);
+    // A store's maximum may be below what was asked for.
+    this.renewAt = sentAt + Math.min(this.ttlMs, believedMs) / 3;
     this.failures = 0;
   }
 }

@@ -15,6 +15,8 @@ const OUTAGE_MS = 5000;
 /** What a ticket tells its queue. */
 export interface TicketOwner {
   readonly name: string;
+  /** `clock.mono()` when the backend last answered one of its tickets. */
+  answeredAt: number;
   /** How many waiters could be served by one grant on these terms. */
   demand(ticket: Ticket): number;
   granted(ticket: Ticket, granted: Granted, sentAt: number): "taken" | "too-late";
@@ -137,8 +139,13 @@ export class Ticket {
   #timeoutMs(): number {
     const { requestTimeoutMs } = this.terms;
     if (this.answered || this.waiter === undefined) return requestTimeoutMs;
-    const left = this.waiter.startedAt + OUTAGE_MS - this.#engine.clock.mono();
-    return Math.min(requestTimeoutMs, Math.max(50, left));
+    return Math.min(requestTimeoutMs, Math.max(50, OUTAGE_MS - this.#silentMs()));
+  }
+
+  /** How long the waiter has been waiting for an answer: what it waited for others before does not count. */
+  #silentMs(): number {
+    const since = Math.max(this.waiter?.startedAt ?? -Infinity, this.#owner.answeredAt);
+    return this.#engine.clock.mono() - since;
   }
 
   /** What to do with an answer: how long to pause, or `null` when the ticket has come to its end. */
@@ -146,6 +153,7 @@ export class Ticket {
     if (answer instanceof Error) return this.#onFailure(answer);
     this.answered = true;
     this.failure = undefined;
+    this.#owner.answeredAt = this.#engine.clock.mono();
     switch (answer.kind) {
       case "granted": {
         if (this.#owner.granted(this, answer, sentAt) === "taken") return null;
@@ -153,8 +161,11 @@ export class Ticket {
         return this.#restart();
       }
       case "vanished":
+        // An earlier ask of this grant id may still arrive, and would make an entry or a grant of nobody's.
+        if (this.late) void this.#giveBack(true);
         return this.#restart();
       case "mismatch":
+        if (this.late) void this.#giveBack(true);
         this.#owner.failed(this, answer);
         return null;
       case "busy":
@@ -167,19 +178,19 @@ export class Ticket {
     if (error.outcome === "unknown") this.late = true;
     this.#tries += 1;
     if (error.kind === "config") {
-      if (this.late) void this.#giveBack(true);
+      if (this.late || this.#join === "kept") void this.#giveBack(this.late);
       this.#owner.failed(this, error);
       return null;
     }
     if (error.kind === "busy") return backoffMs(this.#engine.random, this.#tries, 4, 50);
-    const waited = this.#engine.clock.mono() - (this.waiter?.startedAt ?? -Infinity);
-    if (!this.answered && waited >= OUTAGE_MS) {
+    const silentMs = this.#silentMs();
+    if (!this.answered && silentMs >= OUTAGE_MS) {
       void this.#giveBack(this.late);
       this.#owner.failed(this, error);
       return null;
     }
     const pause = backoffMs(this.#engine.random, this.#tries, 25, 1000);
-    return this.answered ? pause : Math.min(pause, OUTAGE_MS - waited);
+    return this.answered ? pause : Math.min(pause, OUTAGE_MS - silentMs);
   }
 
   #onBusy(answer: Busy): number {

@@ -1,11 +1,16 @@
-import type { Ask } from "./driver.ts";
-import { GuardScopeError, LeaseLostError, UnsupportedError } from "./errors.ts";
-import { decodeExport } from "./exported.ts";
-import { asBackendError } from "./link.ts";
+import { backoffMs } from "./backoff.ts";
+import { type Ask, DriverError } from "./driver.ts";
+import { GuardScopeError, LeaseLostError, ManagerClosedError, UnsupportedError } from "./errors.ts";
+import { decodeExport, type ExportedLease } from "./exported.ts";
+import { asBackendError, asDriverError } from "./link.ts";
 import type { LiveLease } from "./live-lease.ts";
 import type { ManagerEngine } from "./manager.ts";
+import type { Terms } from "./options.ts";
 import { readSequencer } from "./sequencer.ts";
 import { Tenure } from "./tenure.ts";
+
+/** How often a lost reply is asked for. */
+const TRIES = 3;
 
 /**
  * Takes over a lease that another process exported: its record gets a new secret, grant id and larger token, once.
@@ -25,6 +30,15 @@ export async function resume(engine: ManagerEngine, exported: string): Promise<L
     lockDelayMs: from.lockDelayMs,
     requestTimeoutMs: settings.requestTimeoutMs ?? Math.min(from.ttlMs / 3, 5000),
   };
+  return await engine.track(exchange(engine, from, terms));
+}
+
+async function exchange(
+  engine: ManagerEngine,
+  from: ExportedLease,
+  terms: Terms,
+): Promise<LiveLease> {
+  const { keeper, settings } = engine;
   const ids = engine.newIds();
   const ask: Ask = {
     name: from.name,
@@ -39,34 +53,47 @@ export async function resume(engine: ManagerEngine, exported: string): Promise<L
   };
   const startedAt = engine.clock.mono();
   const oldId = engine.grantIdOf(from.secret);
+  let late = false;
   for (let tries = 1; ; tries += 1) {
     const sentAt = engine.holderClock.now();
     try {
       const answer = await engine.link.call(terms.requestTimeoutMs, async (backend, io) => {
         if (backend.exchange === undefined)
-          throw new UnsupportedError("This driver has no exchange.");
+          throw new DriverError("config", "not-applied", "this driver has no exchange");
         return await backend.exchange(oldId, ask, io);
       });
       if (answer.kind === "gone") throw new LeaseLostError(from.name, "taken", from.token);
       const queue = engine.queueOf(from.name);
       const { marginRatio } = settings;
-      const tenure = new Tenure(queue, terms, {
-        ids,
-        granted: answer,
-        sentAt,
-        late: tries > 1,
-        marginRatio,
-      });
-      if (engine.holderClock.now() < tenure.deadline)
+      const grant = { ids, granted: answer, sentAt, late, marginRatio };
+      const tenure = new Tenure(queue, terms, grant);
+      if (engine.holderClock.now() < tenure.deadline && !engine.closing)
         return queue.begin(tenure, answer.previousToken, startedAt);
       await keeper.giveBack(tenure);
+      if (engine.closing) throw new ManagerClosedError();
       throw new LeaseLostError(from.name, "expired", from.token);
     } catch (error) {
       // The exchange is the same grant when it is asked again, so a lost reply is asked for once more.
-      if (error instanceof LeaseLostError) throw error;
-      if (tries >= 3) throw asBackendError(error, "resume");
+      if (error instanceof LeaseLostError || error instanceof ManagerClosedError) throw error;
+      const failure = asDriverError(error);
+      late ||= failure.outcome === "unknown";
+      if (tries >= TRIES || failure.kind === "config") {
+        if (late) void undo(engine, ask, terms.requestTimeoutMs);
+        throw asBackendError(failure, "resume");
+      }
     }
+    const pauseMs = backoffMs(engine.random, tries, 25, 250);
+    await new Promise<void>((resolve) => {
+      engine.clock.timer(pauseMs, resolve, true);
+    });
   }
+}
+
+/** What may have become a lease of ours would be nobody's for a whole ttl. */
+async function undo(engine: ManagerEngine, ask: Ask, timeoutMs: number): Promise<void> {
+  const { name, mode, grantId, ttlMs } = ask;
+  const ref = { name, mode, grantId, ttlMs, lockDelayMs: 0 };
+  await engine.returns.give({ ref, late: true, timeoutMs, budgetMs: 0, oursUntilMs: Infinity });
 }
 
 /** Asks the backend whether the grant of a sequencer still stands. */

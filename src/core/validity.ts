@@ -3,6 +3,9 @@ import type { Random } from "./random.ts";
 
 /** The wall clock may gain this much on the monotonic one before anybody looks at the boot clock. */
 const ALARM_MS = 20;
+/** Without an alarm the boot clock is looked at this often, by the monotonic clock: a wall clock that was set back before
+ * a sleep would hide the sleep. */
+const LOOK_MS = 1000;
 /** The boot clock is read in steps of 10 ms: a smaller gain is noise. */
 const BOOT_STEP_MS = 15;
 
@@ -31,6 +34,8 @@ export class HolderClock {
   readonly #bootOffsetMs: number;
   #wallOffsetMs: number;
   #sleptMs = 0;
+  /** Monotonic time of the last look at the boot clock. */
+  #lookedAt: number;
 
   constructor(clock: Clock, random: Random, onAlarm: (alarm: ClockAlarm) => void) {
     this.#clock = clock;
@@ -39,6 +44,7 @@ export class HolderClock {
     const mono = clock.mono();
     this.#bootOffsetMs = clock.boot() - mono;
     this.#wallOffsetMs = clock.wall() - mono;
+    this.#lookedAt = mono;
   }
 
   /** What this clock is ahead of the monotonic one, as of the last reading. */
@@ -51,19 +57,32 @@ export class HolderClock {
     const mono = this.#clock.mono();
     const offset = this.#clock.wall() - mono;
     if (offset - this.#wallOffsetMs > ALARM_MS) this.#alarm(mono, offset);
-    // A clock that was set back changes nothing, and the next gain is measured from there.
-    else if (offset < this.#wallOffsetMs) this.#wallOffsetMs = offset;
+    else if (offset < this.#wallOffsetMs) this.#setBack(mono, offset);
+    else if (mono - this.#lookedAt >= LOOK_MS) this.#noticeSleep(mono);
     return mono + this.#sleptMs;
+  }
+
+  /** A wall clock that was set back changes nothing by itself, but a suspend may hide behind it: NTP steps on resume. */
+  #setBack(mono: number, offset: number): void {
+    const far = this.#wallOffsetMs - offset > ALARM_MS;
+    this.#wallOffsetMs = offset;
+    if (far) this.#noticeSleep(mono);
   }
 
   #alarm(mono: number, offset: number): void {
     this.#wallOffsetMs = offset;
     // Whatever happened, this may be a copy of a machine: its twin would draw the same numbers.
     this.#random.forget?.();
+    if (!this.#noticeSleep(mono)) this.#onAlarm("wall-step");
+  }
+
+  /** Looks at the boot clock: whether the host slept since the last look. */
+  #noticeSleep(mono: number): boolean {
+    this.#lookedAt = mono;
     const slept = this.#clock.boot() - mono - this.#bootOffsetMs;
-    if (slept - this.#sleptMs > BOOT_STEP_MS) {
-      this.#sleptMs = slept;
-      this.#onAlarm("slept");
-    } else this.#onAlarm("wall-step");
+    if (slept - this.#sleptMs <= BOOT_STEP_MS) return false;
+    this.#sleptMs = slept;
+    this.#onAlarm("slept");
+    return true;
   }
 }

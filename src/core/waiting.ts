@@ -1,7 +1,7 @@
 import { backoffMs } from "./backoff.ts";
 import { type Answer, type Ask, DriverError } from "./driver.ts";
 import type { Engine } from "./engine.ts";
-import { PermitMismatchError } from "./errors.ts";
+import { ManagerClosedError, PermitMismatchError } from "./errors.ts";
 import { decodeHolder, type Holder } from "./holder.ts";
 import { asAcquireError, asDriverError } from "./link.ts";
 import type { LiveLease } from "./live-lease.ts";
@@ -37,13 +37,17 @@ export async function tryOnce(
     join: "no",
     ...(terms.above === undefined ? {} : { above: terms.above }),
   };
+  const timeoutMs = terms.requestTimeoutMs;
   const startedAt = engine.clock.mono();
   engine.hold.begin();
+  // An ask may still be on its way.
+  let late = false;
   try {
     for (let tries = 0; ; tries += 1) {
       const sentAt = engine.holderClock.now();
-      const answer = await attempt(engine, ask);
+      const answer = await attempt(engine, ask, timeoutMs);
       if (!(answer instanceof DriverError)) {
+        if (answer.kind !== "granted" && late) void giveBack(engine, ask, { timeoutMs, late });
         if (answer.kind === "mismatch")
           throw new PermitMismatchError(ask.name, terms.permits, answer.permits);
         if (answer.kind !== "granted")
@@ -56,18 +60,21 @@ export async function tryOnce(
           ids,
           granted: answer,
           sentAt,
-          late: false,
+          late,
           marginRatio,
         });
         const alive = engine.holderClock.now() < tenure.deadline;
-        if (alive && signal?.aborted !== true)
+        if (alive && signal?.aborted !== true && !engine.closing)
           return queue.begin(tenure, answer.previousToken, startedAt);
-        await giveBack(engine, ask, false);
+        await giveBack(engine, ask, { timeoutMs, late });
         signal?.throwIfAborted();
+        if (engine.closing) throw new ManagerClosedError();
         return { holder: null };
       }
+      late ||= answer.outcome === "unknown";
       if (answer.kind !== "busy" || engine.clock.mono() - startedAt >= BUSY_MS) {
-        if (answer.outcome === "unknown") await giveBack(engine, ask, true);
+        // Not awaited: a link that went silent would make its caller wait for it twice.
+        if (late) void giveBack(engine, ask, { timeoutMs, late });
         throw asAcquireError(answer);
       }
       await pause(engine, backoffMs(engine.random, tries, 4, 50));
@@ -78,8 +85,7 @@ export async function tryOnce(
   }
 }
 
-async function attempt(engine: Engine, ask: Ask): Promise<Answer | DriverError> {
-  const timeoutMs = engine.settings.requestTimeoutMs ?? Math.min(ask.ttlMs / 3, 5000);
+async function attempt(engine: Engine, ask: Ask, timeoutMs: number): Promise<Answer | DriverError> {
   try {
     return await engine.link.call(timeoutMs, async (backend, io) => backend.attempt(ask, io));
   } catch (error) {
@@ -87,10 +93,13 @@ async function attempt(engine: Engine, ask: Ask): Promise<Answer | DriverError> 
   }
 }
 
-/** One try, and on in the background: nobody waits for the outcome. */
-async function giveBack(engine: Engine, ask: Ask, late: boolean): Promise<void> {
+/** One try, and on in the background. */
+async function giveBack(
+  engine: Engine,
+  ask: Ask,
+  { timeoutMs, late }: { readonly timeoutMs: number; readonly late: boolean },
+): Promise<void> {
   const { name, mode, grantId, ttlMs } = ask;
-  const timeoutMs = engine.settings.requestTimeoutMs ?? Math.min(ttlMs / 3, 5000);
   const ref = { name, mode, grantId, ttlMs, lockDelayMs: 0 };
   await engine.returns.give({ ref, late, timeoutMs, budgetMs: 0, oursUntilMs: Infinity });
 }

@@ -4,7 +4,7 @@ import type { NewEv } from "./history.ts";
 import { HistoryFormatError, readToken } from "./ndjson.ts";
 
 /** Where and when something was recorded. */
-export interface Stamp {
+interface Stamp {
   readonly t: number;
   readonly p: string;
   readonly inc?: number;
@@ -17,7 +17,7 @@ export interface Stamp {
  * One event of a manager; `undefined` when it says nothing that is judged (jeopardy, notes while waiting).
  * `lt` is the event's own `monoMs`.
  */
-export function fromLockEvent(event: LockEvent, stamp: Stamp): NewEv | undefined {
+function fromLockEvent(event: LockEvent, stamp: Stamp): NewEv | undefined {
   const { t, p, inc, clock, shiftMs = 0 } = stamp;
   const common = {
     t,

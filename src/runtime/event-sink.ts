@@ -1,20 +1,21 @@
 import { channel } from "node:diagnostics_channel";
 import type { EventSink, LockEventName } from "../core/events.ts";
 
-const NAMES: readonly LockEventName[] = [
-  "requested",
-  "acquired",
-  "released",
-  "renewed",
-  "lost",
-  "jeopardy",
-  "safe",
-  "waiting",
-  "revoked",
-  "refused",
-];
+const EVENTS: Readonly<Record<LockEventName, null>> = {
+  requested: null,
+  acquired: null,
+  releasing: null,
+  released: null,
+  renewed: null,
+  lost: null,
+  jeopardy: null,
+  safe: null,
+  waiting: null,
+  revoked: null,
+  refused: null,
+};
 
-const channels = new Map(NAMES.map((name) => [name, channel(`ringfence:${name}`)]));
+const channels = new Map(Object.keys(EVENTS).map((name) => [name, channel(`ringfence:${name}`)]));
 
 /** Publishes every event on the diagnostics channel `ringfence:<event>`; costs nothing where nobody subscribed. */
 export const diagnosticsSink: EventSink = {

@@ -8,13 +8,14 @@ const MAX_BACKLOG_BYTES = 8 * 1024 * 1024;
 /** Appends every event to a file, one line of JSON each, for `ringfence verify`. */
 export function historyFile(file: string): EventSink {
   let stream: WriteStream | undefined;
-  let broken = false;
+  /** Closed, or not to be written. */
+  let over = false;
   let dropped = 0;
   const open = (): WriteStream => {
     if (stream !== undefined) return stream;
     stream = createWriteStream(file, { flags: "a", mode: 0o600 });
     stream.on("error", (error) => {
-      broken = true;
+      over = true;
       process.emitWarning(
         `The history file ${file} cannot be written: ${error.message}`,
         "RingfenceHistoryWarning",
@@ -22,22 +23,27 @@ export function historyFile(file: string): EventSink {
     });
     return stream;
   };
+  const tellDropped = (out: WriteStream): void => {
+    if (dropped > 0) out.write(`${JSON.stringify({ type: "dropped", count: dropped })}\n`);
+    dropped = 0;
+  };
   return {
-    wants: () => !broken,
+    wants: () => !over,
     emit(event) {
       const out = open();
       if (out.writableLength > MAX_BACKLOG_BYTES) {
         dropped += 1;
         return;
       }
-      if (dropped > 0) out.write(`${JSON.stringify({ type: "dropped", count: dropped })}\n`);
-      dropped = 0;
+      tellDropped(out);
       out.write(line(event));
     },
     listenerFailed: () => undefined,
     async close() {
       const out = stream;
-      if (out === undefined || broken) return;
+      if (out === undefined || over) return;
+      over = true;
+      tellDropped(out);
       await new Promise<void>((resolve) => {
         out.once("error", () => {
           resolve();
@@ -49,11 +55,17 @@ export function historyFile(file: string): EventSink {
 }
 
 function line(event: LockEvent): string {
-  const plain = (_key: string, value: unknown): unknown =>
-    typeof value === "bigint"
-      ? value.toString()
-      : value instanceof Error
-        ? { name: value.name, message: value.message }
-        : value;
-  return `${JSON.stringify({ pid: processIdentity().pid, process: processIdentity().id, ...event }, plain)}\n`;
+  const { pid, id } = processIdentity();
+  const facts = { pid, process: id, ...event };
+  try {
+    return `${JSON.stringify(facts, plain)}\n`;
+  } catch {
+    // The reason of an abort may be anything, also what refers to itself.
+    return `${JSON.stringify({ ...facts, cause: "not to be written as JSON" }, plain)}\n`;
+  }
+}
+
+function plain(_key: string, value: unknown): unknown {
+  if (typeof value === "bigint") return value.toString();
+  return value instanceof Error ? { name: value.name, message: value.message } : value;
 }

@@ -7,10 +7,10 @@ export type {
 export type { FakeClockStart } from "./fake-clock.ts";
 export { FakeClock } from "./fake-clock.ts";
 export { FakeRandom } from "./fake-random.ts";
+export { describeFaultContract } from "./fault-contract/describe-fault-contract.ts";
 export { describeGuardContract } from "./guard-contract/describe-guard-contract.ts";
 export type {
   FencedRows,
-  GuardContractRunner,
   GuardFixture,
   GuardUnderTest,
   OpenedResource,

@@ -4,7 +4,6 @@ import { MAX_TOKEN } from "../../src/core/fencing-token.ts";
 import { type Claim, type Credential, presentationOf } from "../../src/core/guard.ts";
 import { decideAdoption, decideClaim, decideVerify } from "../../src/core/guard-decision.ts";
 import { memoryGuard } from "../../src/guards/memory/index.ts";
-import { sqliteGuard } from "../../src/guards/sqlite/index.ts";
 import { systemMac } from "../../src/runtime/system-mac.ts";
 import { describeGuardContract, type GuardFixture } from "../../src/testing/index.ts";
 import { type Collected, collect } from "../support/collecting-runner.ts";
@@ -248,14 +247,16 @@ interface Condition {
 function withRows(
   change: (mine: Condition, which: "predicate" | "claimPredicate", rising: Condition) => Condition,
 ): ReturnType<typeof sqliteFixture> {
-  return sqliteFixture("planted conditions", "wal", sqliteGuard, (guard) => ({
-    predicate: (credential) =>
-      change(guard.predicate(credential), "predicate", guard.claimPredicate(credential)),
-    claimPredicate: (credential) => {
-      const rising = guard.claimPredicate(credential);
-      return { ...change(rising, "claimPredicate", rising), set: rising.set };
-    },
-  }));
+  return sqliteFixture("planted conditions", {
+    conditions: (guard) => ({
+      predicate: (credential) =>
+        change(guard.predicate(credential), "predicate", guard.claimPredicate(credential)),
+      claimPredicate: (credential) => {
+        const rising = guard.claimPredicate(credential);
+        return { ...change(rising, "claimPredicate", rising), set: rising.set };
+      },
+    }),
+  });
 }
 
 async function contractOf(

@@ -35,7 +35,8 @@ class FakeLease implements WatchedLease {
 }
 
 const deaf = { handTo: () => undefined, ignore: () => undefined };
-const grace = { graceMs: 300, leadMs: 350 };
+/** A reserve far above the real one: other tests run at the same time, and timers come late. */
+const grace = { graceMs: 300, leadMs: 1300 };
 
 async function underLease(
   script: string,
@@ -97,7 +98,7 @@ it("passes a child's code and signal on while the lease holds", async () => {
 });
 
 it("ends a child before the deadline of a lease that is not renewed", async () => {
-  const lease = new FakeLease(800);
+  const lease = new FakeLease(1700);
   const { end, lost } = await underLease("sleep 30", lease);
   expect(end).toMatchObject({ kind: "ended", signal: "SIGTERM" });
   expect(lost).toHaveLength(1);
@@ -105,7 +106,7 @@ it("ends a child before the deadline of a lease that is not renewed", async () =
 });
 
 it("kills a child that ignores TERM, before the lease's deadline", async () => {
-  const lease = new FakeLease(900);
+  const lease = new FakeLease(1700);
   const { end } = await underLease("trap '' TERM; while :; do sleep 0.05; done", lease);
   expect(end).toMatchObject({ kind: "ended", signal: "SIGKILL" });
   expect(end).toHaveProperty("lost", expect.stringContaining("could not be renewed"));
@@ -150,7 +151,7 @@ it("calls a lease lost whose deadline passed unseen, however well the child ende
 
 it("ends what a child left in its group when the lease is lost", async () => {
   const file = join(folder, "grandchild");
-  const lease = new FakeLease(700);
+  const lease = new FakeLease(1700);
   const { end } = await underLease(
     `(trap '' TERM; sh -c 'echo $$ > ${file}; while :; do sleep 0.05; done') & wait`,
     lease,
@@ -187,7 +188,7 @@ it("finds descendants of a child that shares our process group", async () => {
 });
 
 it("wakes a stopped child to end it", async () => {
-  const lease = new FakeLease(700);
+  const lease = new FakeLease(1700);
   const { end } = await underLease("kill -STOP $$; sleep 30", lease);
   expect(end).toMatchObject({ signal: "SIGTERM" });
 });

@@ -161,11 +161,21 @@ it("ringfence/testing", () => {
   expect(all.get("./testing")).toMatchInlineSnapshot(`
     {
       "types": [
+        "ContractRunner",
+        "DriverFixture",
         "FakeClockStart",
+        "FencedRows",
+        "GuardFixture",
+        "GuardUnderTest",
+        "OpenTransaction",
+        "OpenedDriver",
+        "OpenedResource",
       ],
       "values": [
         "FakeClock",
         "FakeRandom",
+        "describeDriverContract",
+        "describeGuardContract",
       ],
     }
   `);

@@ -4,7 +4,7 @@ export interface AcceptedWrite {
   readonly basedOn: string;
   /** The version that it left; no two are alike. */
   readonly version: string;
-  readonly token: number;
+  readonly token: bigint;
   readonly grantId: string;
 }
 
@@ -27,7 +27,7 @@ export function checkAccepted(first: string, writes: readonly AcceptedWrite[]): 
   for (const write of writes) {
     if (write.basedOn !== version) {
       lostUpdates += 1;
-      witness ??= `${write.version} (token ${write.token}) was based on ${write.basedOn}, but ${version} had been accepted since`;
+      witness ??= `${write.version} (token ${write.token.toString()}) was based on ${write.basedOn}, but ${version} had been accepted since`;
     }
     const stale: boolean =
       highest !== null &&
@@ -35,7 +35,7 @@ export function checkAccepted(first: string, writes: readonly AcceptedWrite[]): 
         (write.token === highest.token && write.grantId !== highest.grantId));
     if (stale) {
       staleWrites += 1;
-      witness ??= `${write.version} (token ${write.token}) was accepted after token ${highest?.token ?? 0} had written`;
+      witness ??= `${write.version} (token ${write.token.toString()}) was accepted after token ${String(highest?.token)} had written`;
     } else highest = write;
     version = write.version;
   }

@@ -16,8 +16,21 @@ import {
   memoryGuard,
   memoryStore,
 } from "../../src/guards/memory/index.ts";
-import { type SqliteGuard, sqliteGuard } from "../../src/guards/sqlite/index.ts";
+import { transactionOpen } from "../../src/guards/sqlite/client.ts";
+import {
+  type SqliteConnection,
+  type SqliteGuard,
+  sqliteGuard,
+} from "../../src/guards/sqlite/index.ts";
 import type { GuardFixture, GuardUnderTest, OpenedResource } from "../../src/testing/index.ts";
+
+/** A connection of any of the clients. */
+export type Connection = SqliteConnection & { close(): void };
+
+/** Opens a file with libsql. */
+function openLibsql(file: string): Connection {
+  return new Database(file);
+}
 
 /** A folder of this test's own, and how to remove it. */
 export function temporaryFolder(): { readonly path: string; remove(): void } {
@@ -100,26 +113,32 @@ export function fileFixture(
   };
 }
 
-/** A SQLite file in a temporary folder, with two connections, under the given guard. */
+/** What of the SQLite fixture differs from libsql in WAL mode under the right guard. */
+interface SqliteParts {
+  readonly journal?: "wal" | "delete";
+  readonly open?: (file: string) => Connection;
+  readonly conditions?: (guard: SqliteGuard) => Conditions;
+}
+
+/** A SQLite file in a temporary folder, with two connections. */
 export function sqliteFixture(
   name: string,
-  journal: "wal" | "delete",
-  guard: (
-    options?: GuardOptions,
-  ) => GuardUnderTest<Database.Database, Database.Database> = sqliteGuard,
-  conditions: (guard: SqliteGuard) => Conditions = (right) => right,
-): GuardFixture<Database.Database, Database.Database> {
+  { journal = "wal", open = openLibsql, conditions = (right) => right }: SqliteParts = {},
+): GuardFixture<Connection, Connection> {
   return {
     name,
     bodies: "sync",
     has: { openTransactions: true, fencedRows: true },
     async open() {
       const folder = temporaryFolder();
-      const [db, other] = [openSqlite(folder.path, journal), openSqlite(folder.path, journal)];
+      const [db, other] = [
+        prepared(open, folder.path, journal),
+        prepared(open, folder.path, journal),
+      ];
       return {
         db,
         other,
-        guard,
+        guard: sqliteGuard,
         transaction: async (connection, body) => inTransaction(connection, body),
         read: (tx, key) => {
           const row = tx.prepare("SELECT value FROM data WHERE key = ?").all(key)[0];
@@ -136,7 +155,7 @@ export function sqliteFixture(
               connection.exec("COMMIT");
             },
             rollback: async () => {
-              if (connection.inTransaction) connection.exec("ROLLBACK");
+              if (transactionOpen(connection) !== false) connection.exec("ROLLBACK");
             },
           };
         },
@@ -151,8 +170,8 @@ export function sqliteFixture(
   };
 }
 
-function openSqlite(folder: string, journal: string): Database.Database {
-  const db = new Database(join(folder, "data.db"));
+function prepared(open: (file: string) => Connection, folder: string, journal: string): Connection {
+  const db = open(join(folder, "data.db"));
   db.exec(`PRAGMA journal_mode = ${journal}; PRAGMA synchronous = OFF;`);
   db.exec("CREATE TABLE IF NOT EXISTS data (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID");
   db.exec(
@@ -161,22 +180,22 @@ function openSqlite(folder: string, journal: string): Database.Database {
   return db;
 }
 
-function inTransaction<T>(db: Database.Database, body: (tx: Database.Database) => T): T {
+function inTransaction<T>(db: Connection, body: (tx: Connection) => T): T {
   db.exec("BEGIN IMMEDIATE");
   try {
     const result = body(db);
     db.exec("COMMIT");
     return result;
   } catch (error) {
-    if (db.inTransaction) db.exec("ROLLBACK");
+    if (transactionOpen(db) !== false) db.exec("ROLLBACK");
     throw error;
   }
 }
 
 /** What makes the conditions of fenced rows. */
-export type Conditions = Pick<SqliteGuard, "predicate" | "claimPredicate">;
+type Conditions = Pick<SqliteGuard, "predicate" | "claimPredicate">;
 
-function fencedRows(db: Database.Database, guard: Conditions): NonNullable<OpenedResource["rows"]> {
+function fencedRows(db: Connection, guard: Conditions): NonNullable<OpenedResource["rows"]> {
   return {
     async insert(key, value) {
       db.prepare("INSERT INTO fenced (key, value) VALUES (?, ?)").run(key, value);
@@ -189,12 +208,12 @@ function fencedRows(db: Database.Database, guard: Conditions): NonNullable<Opene
       if (condition === "predicate") {
         const mine = guard.predicate(credential);
         const sql = `UPDATE fenced SET value = ? WHERE key = ? AND ${mine.text}`;
-        return db.prepare(sql).run(value, key, ...mine.params).changes === 1;
+        return Number(db.prepare(sql).run(value, key, ...mine.params).changes) === 1;
       }
       const rises = guard.claimPredicate(credential);
       const sql = `UPDATE fenced SET value = ?, ${rises.set.text} WHERE key = ? AND ${rises.text}`;
       const params = [value, ...rises.set.params, key, ...rises.params];
-      return db.prepare(sql).run(...params).changes === 1;
+      return Number(db.prepare(sql).run(...params).changes) === 1;
     },
   };
 }

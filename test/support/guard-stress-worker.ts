@@ -7,14 +7,18 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import Database from "libsql";
-import { StaleTokenError } from "../../src/core/errors.ts";
+import { BackendError, StaleTokenError } from "../../src/core/errors.ts";
 import type { Presented } from "../../src/core/guard.ts";
+import { sqliteDriver } from "../../src/drivers/sqlite/index.ts";
 import { sqliteGuard } from "../../src/guards/sqlite/index.ts";
+import { createLockManager } from "../../src/index.ts";
 
 /** One stretch of work. */
 export interface StressOrder {
   readonly file: string;
   readonly guarded: boolean;
+  /** The untrustworthy service, or a lock manager over SQLite whose leases nobody renews. */
+  readonly service: "adversary" | "manager";
   readonly forMs: number;
   /** Part of every version that it writes: no other worker or stretch has it. */
   readonly worker: string;
@@ -74,13 +78,51 @@ async function acquire(db: Database.Database): Promise<Presented | null> {
   });
 }
 
-async function work({ file, guarded, forMs, worker }: StressOrder): Promise<StressReport> {
+/** Where a worker gets its leases, and how long it pauses under one: often longer than that lasts. */
+interface Service {
+  acquire(): Promise<Presented | null>;
+  readonly longestPauseMs: number;
+  close(): Promise<void>;
+}
+
+function serviceOf(order: StressOrder, db: Database.Database): Service {
+  if (order.service === "adversary")
+    return {
+      acquire: async () => acquire(db),
+      longestPauseMs: 20,
+      close: async () => undefined,
+    };
+  const locks = createLockManager(sqliteDriver(`${order.file}-locks`), {
+    ttl: 100,
+    keepalive: "off",
+    requestTimeout: "2s",
+  });
+  return {
+    async acquire() {
+      // A stopped process may keep the lock file locked for longer than an attempt may take.
+      const lease = await locks.tryAcquire(RESOURCE).catch((error: unknown) => {
+        if (error instanceof BackendError) return null;
+        throw error;
+      });
+      // The bare pair: this holder does not look at its own deadline, as one that is stopped cannot.
+      return (
+        lease && { token: lease.token, grantId: lease.grantId, scope: lease.scope, trust: true }
+      );
+    },
+    longestPauseMs: 150,
+    close: async () => locks.close(),
+  };
+}
+
+async function work(order: StressOrder): Promise<StressReport> {
+  const { file, guarded, forMs, worker } = order;
   const db = new Database(file, { timeout: 20 });
+  const service = serviceOf(order, db);
   const guard = sqliteGuard();
   const report = { leases: 0, accepted: 0, claimsRefused: 0, writesRefused: 0 };
   const end = now() + forMs;
   while (now() < end) {
-    const lease = await acquire(db);
+    const lease = await service.acquire();
     if (lease === null) {
       await sleep(between(1, 6));
       continue;
@@ -96,15 +138,14 @@ async function work({ file, guarded, forMs, worker }: StressOrder): Promise<Stre
             version: string;
           },
       );
-      // Often longer than the lease.
-      await sleep(between(0, 20));
+      await sleep(between(0, service.longestPauseMs));
       await inTransaction(db, () => {
         if (guarded) guard.verify(db, RESOURCE, lease);
         const version = `${worker}/${report.leases}`;
         db.prepare("UPDATE counter SET value = ?, version = ?").run(seen.value + 1, version);
         db.prepare(
           "INSERT INTO accepted (based_on, version, token, grant_id) VALUES (?, ?, ?, ?)",
-        ).run(seen.version, version, Number(lease.token), lease.grantId);
+        ).run(seen.version, version, lease.token.toString(), lease.grantId);
       });
       report.accepted += 1;
     } catch (error) {
@@ -113,6 +154,7 @@ async function work({ file, guarded, forMs, worker }: StressOrder): Promise<Stre
       else report.writesRefused += 1;
     }
   }
+  await service.close();
   db.close();
   return report;
 }

@@ -37,7 +37,7 @@ class Conflict extends Error {}
  * Snapshots, of which the first to commit wins: what PostgreSQL calls REPEATABLE READ. Reads take no locks, so a write
  * that rests on a mere read can be overtaken.
  */
-export function snapshotStore(): ToyStore {
+function snapshotStore(): ToyStore {
   let committed: ReadonlyMap<string, string> = new Map();
   return {
     begin: async () => ({ seen: committed, writes: new Map() }),
@@ -50,7 +50,7 @@ export function snapshotStore(): ToyStore {
 }
 
 /** One file, replaced by rename: whoever renames last wins, whatever it had read. */
-export function renameStore(dir: string): ToyStore {
+function renameStore(dir: string): ToyStore {
   const file = join(dir, "manifest.json");
   const load = async (): Promise<ReadonlyMap<string, string>> =>
     readFile(file, "utf8").then(

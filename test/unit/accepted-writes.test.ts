@@ -9,7 +9,7 @@ const write = (
 ): AcceptedWrite => ({
   basedOn,
   version,
-  token,
+  token: BigInt(token),
   grantId,
 });
 const GOOD = [write("0", "a", 1), write("a", "b", 1), write("b", "c", 4), write("c", "d", 4)];

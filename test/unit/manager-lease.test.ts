@@ -214,6 +214,24 @@ describe("keepalive", () => {
     expect(lease.state).toBe("lost");
   });
 
+  it("does not let a short lease wait as long for an answer as a long one may", async () => {
+    const world = new World();
+    let silent = false;
+    const manager = world.manager({ ttl: "60s" }, async (step, run) =>
+      silent && step === "renew" ? await silence() : await run(),
+    );
+    await manager.acquire("long");
+    const short = await manager.acquire("short", { ttl: "2s" });
+    silent = true;
+    // Everything is renewed at once.
+    world.clock.step(600_000);
+    expect(short.state).toBe("held");
+    await world.clock.advance(1500);
+    silent = false;
+    await world.clock.advance(1000);
+    expect(short.state).toBe("held");
+  });
+
   it("stops at the longest hold, without a release: the lease lapses by its ttl (B98)", async () => {
     const world = new World();
     const manager = world.manager();
@@ -264,6 +282,9 @@ describe("renew and ensure", () => {
     await lease.ensure(900);
     expect(lease.remainingMs()).toBeGreaterThanOrEqual(900);
     await expect(lease.ensure("5s")).rejects.toThrow(/atLeast/);
+    const careful = await world.manager({ marginRatio: 0.2 }).acquire("b", { ttl: "10s" });
+    await expect(careful.ensure(8000)).rejects.toThrow(/atLeast/);
+    await careful.ensure(7700);
     await lease.release();
     expect(await rejection(lease.ensure(10))).toBeInstanceOf(LeaseReleasedError);
   });

@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
+import { memoryGuard, memoryStore } from "../../src/guards/memory/index.ts";
 import {
   AcquireTimeoutError,
   DeadlockError,
+  InvalidArgumentError,
   LeaseLostError,
   ManagerClosedError,
   StaleTokenError,
@@ -150,6 +152,31 @@ describe("a request inside a request on the same name (B109)", () => {
     const manager = world.manager({ detectReentry: false });
     const nested = manager.request("a", async () => manager.request("a", { wait: 100 }, () => 1));
     expect(await world.clock.settle(rejection(nested))).toBeInstanceOf(AcquireTimeoutError);
+  });
+});
+
+describe("a nested request with a guard", () => {
+  it("runs in the guard's transaction under the outer lease", async () => {
+    const world = new World();
+    const store = memoryStore<bigint>();
+    const guard = { guard: memoryGuard(), db: store, resource: "x" };
+    const manager = world.manager();
+    const tokens = await manager.request("a", async (outer) => {
+      const inner = await manager.request("a", { reentrant: true, guard }, (lease, tx) => {
+        tx.set("x", lease.token);
+        return lease.token;
+      });
+      return [outer.token, inner];
+    });
+    expect(tokens[0]).toBe(tokens[1]);
+    expect(store.get("x")).toBe(tokens[0]);
+  });
+
+  it("is refused as `reentrant` where nobody would see that it is nested", async () => {
+    const manager = new World().manager({ detectReentry: false });
+    expect(await rejection(manager.request("a", { reentrant: true }, () => 1))).toBeInstanceOf(
+      InvalidArgumentError,
+    );
   });
 });
 

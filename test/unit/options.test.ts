@@ -157,6 +157,17 @@ describe("other options", () => {
     expect(() => manager.semaphore("", { permits: 1 })).toThrow(InvalidArgumentError);
   });
 
+  it("refuses what a permit cannot have, and a wait where there is none", async () => {
+    const permits = createLockManager(memoryDriver()).semaphore("a", { permits: 2 });
+    for (const call of [
+      permits.acquire({ above: 5n }),
+      permits.acquire({ mode: "shared" } as never),
+      permits.tryAcquire({ wait: "5s" } as never),
+      permits.request({ above: 5n }, () => 1),
+    ])
+      await expect(call).rejects.toThrow(InvalidArgumentError);
+  });
+
   it("refuses impossible options of a manager", () => {
     const bad: readonly object[] = [
       { ttl: 10 },
@@ -175,6 +186,16 @@ describe("other options", () => {
       { drain: -1 },
       { drain: "later" },
       { holder: { label: 5 } },
+      { holder: { lable: "a" } },
+      { holder: "me" },
+      { history: "file" },
+      { history: { path: "file" } },
+      { history: {} },
+      { require: { fencing: "duarble" } },
+      { require: { fencng: "durable" } },
+      { require: { waiting: "poll" } },
+      { require: { survivesServerClockSteps: "yes" } },
+      { sequencerKeys: 5 },
       { detectReentry: "no" },
       { trustSettings: 1 },
       { sequencerKeys: [{ kid: "", secret: "x".repeat(16) }] },

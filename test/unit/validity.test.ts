@@ -53,6 +53,23 @@ describe("a holder's clock", () => {
     expect(alarms).toEqual(["slept"]);
   });
 
+  it("sees a sleep that a wall clock set back before it hides, within a second of waking time", async () => {
+    const { clock, holder, alarms, start } = setUp();
+    await clock.advance(1500);
+    clock.step(-600_000);
+    clock.suspend(60_000);
+    expect(holder.now() - start).toBe(61_500);
+    expect(alarms).toEqual(["slept"]);
+  });
+
+  it("sees a suspend behind a wall clock that was set back at the same time", () => {
+    const { clock, holder, alarms, start } = setUp();
+    clock.suspend(30_000);
+    clock.step(-600_000);
+    expect(holder.now() - start).toBe(30_000);
+    expect(alarms).toEqual(["slept"]);
+  });
+
   it("forgets numbers drawn in advance when time jumped: a cloned machine must not repeat them", () => {
     const clock = new FakeClock();
     let forgotten = 0;

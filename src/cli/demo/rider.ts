@@ -8,6 +8,7 @@ import type { FencedLease } from "../../core/lease.ts";
 import { sqliteDriver } from "../../drivers/sqlite/index.ts";
 import { sqliteGuard } from "../../guards/sqlite/index.ts";
 import { createLockManager } from "../../index.ts";
+import { pause } from "../stdio.ts";
 import { ORDER, Parcel } from "./parcel.ts";
 import { type Arm, lineOf, type Report, type Role, TTL_MS } from "./script.ts";
 
@@ -75,8 +76,8 @@ function act(held: FencedLease): Report {
 async function stop(): Promise<void> {
   await report({ what: "stops" });
   process.kill(process.pid, "SIGSTOP");
-  // The signal may reach this thread a moment later: nothing else may happen in that moment.
-  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, STOP_MS);
+  // The signal may reach this thread a moment later: it must not go on in that moment.
+  await pause(STOP_MS);
   await report({ what: "wakes" });
 }
 

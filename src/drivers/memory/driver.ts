@@ -179,7 +179,8 @@ class MemoryBackend implements Backend, Wakeable {
     known?.settle(now);
     const own = known?.grantOf(ask.grantId, now);
     if (own !== undefined) {
-      own.restart(now, ask);
+      // Never sooner: this may be a late packet, and the holder have renewed for longer since.
+      if (now + ask.ttlMs > own.expiresAt) own.restart(now, ask);
       return granted(own);
     }
     const waiter = known?.queue?.get(ask.grantId);

@@ -38,9 +38,12 @@ export class Grant {
     return this.first === null ? null : this.first + BigInt(this.count - 1);
   }
 
-  /** The ttl runs again from `now`. */
+  /**
+   * The ttl runs again from `now`, but nothing ends earlier for it: a packet that was under way for long, of an acquire or
+   * renewal with a shorter ttl, must not cut short what its holder has been promised since.
+   */
   restart(now: number, terms: { readonly ttlMs: number; readonly lockDelayMs: number }): void {
-    this.expiresAt = now + terms.ttlMs;
+    this.expiresAt = Math.max(this.expiresAt, now + terms.ttlMs);
     this.ttlMs = terms.ttlMs;
     this.lockDelayMs = terms.lockDelayMs;
   }

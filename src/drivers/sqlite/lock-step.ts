@@ -76,18 +76,24 @@ export class LockStep {
     return this.#step.get(this.#step.sql.waiter, { key: this.#key, grant: grantId });
   }
 
-  /** Starts the ttl of a grant that stands again, and tells what it was told before; `undefined` when there is none. */
+  /**
+   * Starts the ttl of a grant that stands again, and tells what it was told before; `undefined` when there is none. Never
+   * ends it sooner: this may be a late packet, and the holder have renewed for longer since.
+   */
   restart(ask: Ask): Granted | undefined {
+    const until = this.#step.now + ask.ttlMs;
     if (this.isSole(ask.grantId)) {
-      Object.assign(this.#lock, this.#terms(ask));
-      this.#changed = true;
+      if (until > this.#lock.expires) {
+        Object.assign(this.#lock, this.#terms(ask));
+        this.#changed = true;
+      }
       const { first, last, abandoned, previous } = this.#lock;
       return granted(ask, { first, count: Number(last - first) + 1 }, abandoned, previous);
     }
     const share = this.share(ask.grantId);
     if (share === undefined) return undefined;
     const terms = { ...this.#terms(ask), key: this.#key, grant: ask.grantId, now: this.#step.now };
-    this.#step.run(this.#step.sql.renewShare, terms);
+    if (until > share.expires) this.#step.run(this.#step.sql.renewShare, terms);
     const tokens = share.first === null ? null : { first: BigInt(share.first), count: 1 };
     return granted(ask, tokens, share.abandoned, big(share.previous));
   }
@@ -144,10 +150,10 @@ export class LockStep {
     return granted(ask, first === null ? null : { first, count }, abandoned, previous);
   }
 
-  /** Gives the grant of `from` to the ask, with larger tokens; `undefined` when `from` does not stand. */
+  /** Gives the grant of `from` to the ask, with larger tokens; `undefined` when `from` does not stand in that mode. */
   exchange(from: string, ask: Ask): Granted | undefined {
-    if (this.isSole(from)) this.#vacate(0);
-    else if (this.share(from) !== undefined) this.#dropShare(from);
+    if (ask.mode === "exclusive" && this.isSole(from)) this.#vacate(0);
+    else if (this.share(from)?.mode === ask.mode) this.#dropShare(from);
     else return undefined;
     return this.grant(ask, undefined);
   }

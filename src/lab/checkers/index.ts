@@ -73,13 +73,10 @@ export function checkAll(
   return judgement.finish();
 }
 
-export type { LockModel } from "./models.ts";
 export { type Conclusion, conclude } from "./vacuity.ts";
 export type {
   Checker,
   CheckOptions,
-  Happening,
   PropertyId,
   Verdict,
-  Violation,
 } from "./verdict.ts";

@@ -1,5 +1,6 @@
 import type { Capabilities } from "../../core/capabilities.ts";
-import type { ContractModule, ContractRunner, DriverFixture, Promised } from "./fixture.ts";
+import { registerModules } from "../register-modules.ts";
+import type { ContractModule, ContractRunner, DriverFixture } from "./fixture.ts";
 import { blocks } from "./modules/blocks.ts";
 import { declaration } from "./modules/declaration.ts";
 import { exclusive } from "./modules/exclusive.ts";
@@ -62,45 +63,13 @@ export function describeDriverContract<C extends Capabilities>(
   fixture: DriverFixture<C>,
 ): void {
   runner.describe(`driver contract: ${fixture.name}`, () => {
-    for (const module of MODULES) {
-      runner.describe(module.name, () => {
-        const reason = module.excuse(fixture);
-        if (reason !== null) excused(runner, fixture, module.name, reason);
-        else for (const promised of module.promises) register(runner, fixture, module, promised);
-      });
-    }
-  });
-}
-
-function register(
-  runner: ContractRunner,
-  fixture: DriverFixture,
-  module: ContractModule,
-  promised: Promised,
-): void {
-  const { promise } = promised;
-  const reason = promised.excuse?.(fixture) ?? null;
-  if (reason !== null) {
-    excused(runner, fixture, `${module.name}: ${promise}`, reason);
-    return;
-  }
-  runner.it(promise, async () => {
-    const world = await World.open(fixture);
-    try {
-      await promised.run(world);
-    } finally {
-      await world.close();
-    }
-  });
-}
-
-function excused(
-  runner: ContractRunner,
-  fixture: DriverFixture,
-  what: string,
-  reason: string,
-): void {
-  runner.it(`does not apply: ${reason} (${what})`, async () => {
-    console.log(`${fixture.name}: ${what} does not apply: ${reason}`);
+    registerModules(runner, fixture, MODULES, async (promised) => {
+      const world = await World.open(fixture);
+      try {
+        await promised.run(world);
+      } finally {
+        await world.close();
+      }
+    });
   });
 }

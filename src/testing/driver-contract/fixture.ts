@@ -42,7 +42,7 @@ export interface DriverFixture<C extends Capabilities = Capabilities> {
 }
 
 /** One promise and its test. */
-export interface Promised {
+interface Promised {
   /** A whole sentence that is false when the test fails. */
   readonly promise: string;
   /** The reason why it does not apply to such a driver, or `null`. */

@@ -1,9 +1,5 @@
-import type {
-  GuardContractModule,
-  GuardContractRunner,
-  GuardFixture,
-  GuardPromise,
-} from "./fixture.ts";
+import type { ContractRunner } from "../driver-contract/fixture.ts";
+import type { GuardContractModule, GuardFixture, GuardPromise } from "./fixture.ts";
 import { claims } from "./modules/claims.ts";
 import { credentials } from "./modules/credentials.ts";
 import { fencedRows } from "./modules/fenced-rows.ts";
@@ -54,7 +50,7 @@ const MODULES: readonly GuardContractModule[] = [
  * });
  */
 export function describeGuardContract<Db, Tx>(
-  runner: GuardContractRunner,
+  runner: ContractRunner,
   fixture: GuardFixture<Db, Tx>,
 ): void {
   // A guard is only ever called with what its own resource gave.
@@ -72,11 +68,7 @@ export function describeGuardContract<Db, Tx>(
   });
 }
 
-function register(
-  runner: GuardContractRunner,
-  fixture: GuardFixture,
-  promised: GuardPromise,
-): void {
+function register(runner: ContractRunner, fixture: GuardFixture, promised: GuardPromise): void {
   runner.it(promised.promise, async () => {
     const world = await World.open(fixture);
     try {
@@ -88,7 +80,7 @@ function register(
 }
 
 function excused(
-  runner: GuardContractRunner,
+  runner: ContractRunner,
   fixture: GuardFixture,
   what: string,
   reason: string,

@@ -1,12 +1,6 @@
 import type { Adoption, Credential, GuardOptions, Resources } from "../../core/guard.ts";
 import type { World } from "./world.ts";
 
-/** The two functions of a test runner that a contract needs: Vitest's, Jest's, or those of node:test. */
-export interface GuardContractRunner {
-  describe(name: string, body: () => void): unknown;
-  it(name: string, body: () => Promise<void>): unknown;
-}
-
 /** A guard as the contract calls it: a `Guard` or a `SyncGuard`. */
 export interface GuardUnderTest<Db = unknown, Tx = unknown> {
   run(

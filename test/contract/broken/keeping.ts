@@ -95,6 +95,17 @@ export const KEEPING_FAULTS: readonly BrokenDriver[] = [
     };
   }),
   twisted(
+    "a repeated ask sets the ttl, whatever was renewed since",
+    "a late repeated ask does not end a lease that was renewed for longer",
+    (inner) => ({
+      async attempt(ask, io) {
+        const answer = await inner.attempt(ask, io);
+        if (answer.kind === "granted") await inner.renew([ask], io);
+        return answer;
+      },
+    }),
+  ),
+  twisted(
     "a batch is answered backwards",
     "a batch tells about each lease, in the order asked",
     (inner) => ({

@@ -162,7 +162,7 @@ function attempt(
     };
     alive.push(own);
   }
-  if (own !== undefined) own.expiresAt = now + ask.ttlMs;
+  if (own !== undefined) own.expiresAt = Math.max(own.expiresAt, now + ask.ttlMs);
   const [head] = alive;
   if (own !== undefined && own === head && (own.takenOver !== null || !quiet)) {
     own.takenOver ??= marker?.abandoned ?? false;

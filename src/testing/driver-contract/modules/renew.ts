@@ -42,6 +42,23 @@ export const renew: ContractModule = {
       },
     },
     {
+      promise: "a late repeated ask does not end a lease that was renewed for longer",
+      excuse: noTtl,
+      async run(world: World): Promise<void> {
+        await world.steady(async (valid) => {
+          const name = world.name();
+          const [holder, other] = await pair(world);
+          const held = await holder.hold(name, { ttlMs: world.shortMs });
+          valid(world.shortMs);
+          const [renewal] = await holder.renew({ ...held, ttlMs: world.shortMs * 20 });
+          assert.equal(renewal?.kind, "renewed");
+          await holder.granted(held);
+          await world.wait(world.shortMs + world.lagMs);
+          await other.busy(other.ask(name));
+        });
+      },
+    },
+    {
       promise: "a lease that is not renewed ends after its ttl, and not before",
       excuse: nobodyCounts,
       async run(world: World): Promise<void> {

@@ -1,0 +1,231 @@
+import { writeFile } from "node:fs/promises";
+import { isatty } from "node:tty";
+import type { Command } from "commander";
+import type { Exploration, ScenarioResult, Strategy } from "../lab/index.ts";
+import type { ReportInput } from "../lab/report/html.ts";
+import type { Action, CommandModule, Invocation } from "./command-module.ts";
+import { withExamples, withExitCodes } from "./help.ts";
+import { type OutputOptions, withOutput } from "./output-option.ts";
+import { writeOut } from "./stdio.ts";
+import { renderTable } from "./table.ts";
+import { wholeNumber } from "./whole-number.ts";
+
+interface LabOptions extends OutputOptions {
+  readonly html?: string;
+}
+
+interface ExploreOptions extends LabOptions {
+  readonly minutes: string;
+  readonly subject: string;
+  readonly strategy: Strategy;
+  readonly seed: string;
+}
+
+const EXIT_LINES: readonly (readonly [string, string])[] = [
+  ["0", "held"],
+  ["1", "violated"],
+  ["2", "safe, but no progress"],
+  ["3", "undecided, or the run contained no danger"],
+  ["64", "wrong usage"],
+];
+/** How often an exploration says how far it is. */
+const PROGRESS_RUNS = 50;
+
+/** `ringfence lab list | run | explore | replay` */
+export const lab: CommandModule = {
+  name: "lab",
+  summary: "failures of distributed locks, simulated: watch them happen, or be survived",
+  define(command, act) {
+    withExamples(command, [
+      ["ringfence lab list", "every failure that can be run"],
+      ["ringfence lab run claim-gap", "one of them, in three arms"],
+      ["ringfence lab explore --minutes 5", "look for a schedule that breaks Ringfence"],
+    ]);
+    withExitCodes(command, EXIT_LINES);
+    defineList(command, act);
+    defineRun(command, act);
+    defineExplore(command, act);
+    defineReplay(command, act);
+  },
+};
+
+function defineList(lab: Command, act: (action: Action) => void): void {
+  const command = withOutput(lab.command("list").summary("list the scenarios"), ["table", "json"]);
+  command.action((options: LabOptions) => {
+    act(async () => {
+      const { list } = await import("../lab/index.ts");
+      const rows = list().map(({ id, name, property, title }) => ({ id, name, property, title }));
+      await writeOut(
+        options.output === "json"
+          ? `${JSON.stringify(rows)}\n`
+          : renderTable(
+              ["ID", "NAME", "BREAKS", "WHAT HAPPENS"],
+              rows.map(({ id, name, property, title }) => [id, name, property, title]),
+            ),
+      );
+      return 0;
+    });
+  });
+}
+
+function defineRun(lab: Command, act: (action: Action) => void): void {
+  const command = lab
+    .command("run")
+    .summary("run scenarios; all of them without a name")
+    .argument("[names...]", "numbers or names");
+  withOutput(command, ["table", "json"]).option("--html <file>", "write the last one's timeline");
+  command.action((names: string[], options: LabOptions) => {
+    act(async (invocation) => await runScenarios(names, options, invocation));
+  });
+}
+
+async function runScenarios(
+  names: readonly string[],
+  { html, output }: LabOptions,
+  { messages }: Invocation,
+): Promise<number> {
+  const { EXIT_CODES, run } = await import("../lab/index.ts");
+  const results = await run(names, {
+    onResult: ({ scenario, conclusion }) => {
+      if (messages.rewrites) messages.status(`${scenario.id} ${scenario.name}: ${conclusion}`);
+    },
+  });
+  messages.clearStatus();
+  await writeOut(
+    output === "json" ? `${JSON.stringify(results.map(plainResult))}\n` : tableOf(results),
+  );
+  const last = results.at(-1);
+  if (html !== undefined && last !== undefined) {
+    const { history, verdict } = last.arms.naive;
+    const title = `${last.scenario.id} ${last.scenario.name}, naive arm: ${last.scenario.title}`;
+    await writeReport(html, { title, events: [...history], verdicts: [verdict] });
+  }
+  const codes = results.map(({ conclusion }) => EXIT_CODES[conclusion]);
+  return (
+    codes.find((code) => code === 1) ?? codes.find((code) => code === 2) ?? Math.max(0, ...codes)
+  );
+}
+
+async function writeReport(file: string, input: ReportInput): Promise<void> {
+  const { htmlReport } = await import("../lab/report/html.ts");
+  await writeFile(file, htmlReport(input));
+}
+
+function verdictWord(holds: true | false | "unknown"): string {
+  return holds === true ? "holds" : holds === false ? "BROKEN" : "unknown";
+}
+
+function tableOf(results: readonly ScenarioResult[]): string {
+  const table = renderTable(
+    ["ID", "NAME", "PROPERTY", "NAIVE", "FENCE", "RINGFENCE", "OUTCOME"],
+    results.map(({ scenario, arms, conclusion }) => [
+      scenario.id,
+      scenario.name,
+      scenario.property,
+      verdictWord(arms.naive.verdict.verdict),
+      verdictWord(arms.fence.verdict.verdict),
+      verdictWord(arms.ringfence.verdict.verdict),
+      conclusion,
+    ]),
+  );
+  if (!isatty(1) || results.length !== 1) return table;
+  const sentences = results.flatMap(({ arms }) =>
+    [arms.naive, arms.fence, arms.ringfence].flatMap(({ arm, verdict }) =>
+      verdict.violations.slice(0, 1).map(({ sentence }) => `${arm}: ${sentence}\n`),
+    ),
+  );
+  return `${table}\n${sentences.join("")}`;
+}
+
+function plainResult({ scenario, arms, conclusion }: ScenarioResult): Record<string, unknown> {
+  const { id, name, title, property } = scenario;
+  const all = [arms.naive, arms.fence, arms.ringfence].map(
+    ({ arm, verdict, seed, runs, asExpected }) => ({
+      arm,
+      holds: verdict.verdict,
+      asExpected,
+      seed,
+      runs,
+      sentences: verdict.violations.map(({ sentence }) => sentence),
+    }),
+  );
+  return { id, name, title, property, conclusion, arms: all };
+}
+
+function defineExplore(lab: Command, act: (action: Action) => void): void {
+  const command = lab.command("explore").summary("look for a schedule that breaks something");
+  withOutput(command, ["table", "json"])
+    .optionsGroup("Options:")
+    .option("--minutes <n>", "how long", "1")
+    .option("--subject <name>", "core, or what is there to be broken: S04, S11, S12, S21", "core")
+    .option("--strategy <name>", "random, pct or bounded", "random")
+    .option("--seed <n>", "the first seed", "1")
+    .option("--html <file>", "write the counterexample's timeline");
+  command.action((options: ExploreOptions) => {
+    act(async (invocation) => {
+      const { messages } = invocation;
+      const { EXIT_CODES, explore } = await import("../lab/index.ts");
+      const result = await explore({
+        subject: options.subject,
+        strategy: options.strategy,
+        minutes: wholeNumber("--minutes", options.minutes, { min: 1, max: 100_000 }),
+        seed: wholeNumber("--seed", options.seed, { min: 0, max: 999_999_999 }),
+        onRun: (runs) => {
+          if (runs % PROGRESS_RUNS === 0 && messages.rewrites) messages.status(`${runs} runs`);
+        },
+      });
+      messages.clearStatus();
+      await show(result, options);
+      return EXIT_CODES[result.conclusion];
+    });
+  });
+}
+
+function defineReplay(lab: Command, act: (action: Action) => void): void {
+  const command = lab
+    .command("replay")
+    .summary("repeat a run from its line")
+    .argument("<line>", "lab1:…");
+  withOutput(command, ["table", "json"]).option("--html <file>", "write its timeline");
+  command.action((line: string, options: LabOptions) => {
+    act(async () => {
+      const { EXIT_CODES, replay } = await import("../lab/index.ts");
+      const result = await replay(line);
+      await show(result, options);
+      return EXIT_CODES[result.conclusion];
+    });
+  });
+}
+
+async function show(result: Exploration, { html, output }: LabOptions): Promise<void> {
+  const { counterexample, conclusion, runs, subject } = result;
+  if (output === "json") {
+    const shown =
+      counterexample === null
+        ? null
+        : {
+            replay: counterexample.replay,
+            test: counterexample.test,
+            broken: counterexample.broken.map(({ property, violations }) => ({
+              property,
+              sentences: violations.map(({ sentence }) => sentence),
+            })),
+          };
+    await writeOut(`${JSON.stringify({ subject, conclusion, runs, counterexample: shown })}\n`);
+  } else await writeOut(`${conclusion}: ${subject}, ${runs} runs\n${wordsOf(result)}`);
+  if (html === undefined || counterexample === null) return;
+  const { broken, history } = counterexample;
+  await writeReport(html, {
+    title: `${subject}: ${conclusion}`,
+    events: [...history],
+    verdicts: broken,
+  });
+}
+
+function wordsOf({ counterexample }: Exploration): string {
+  if (counterexample === null) return "";
+  const sentences = counterexample.broken.map(
+    ({ property, violations }) => `${property}: ${violations[0]?.sentence ?? ""}\n`,
+  );
+  return `${sentences.join("")}\nringfence lab replay ${counterexample.replay}\n\n${counterexample.test}\n`;
+}

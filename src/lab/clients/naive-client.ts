@@ -1,0 +1,246 @@
+import type { RedisServer } from "../servers/redis.ts";
+import type { SimProcess } from "../sim/process.ts";
+import type { World } from "../sim/world.ts";
+import type { Held, LockClient, LockTerms } from "./client.ts";
+import { LATE, within } from "./within.ts";
+
+/** The habits of a hand-written Redis lock; the defaults are those of most articles. */
+export interface NaiveHabits {
+  /** `two-step`: SETNX, then PEXPIRE. `get-set`: looks first, then sets. */
+  readonly take?: "set-nx" | "two-step" | "get-set";
+  /** `del`: whoever holds it. */
+  readonly release?: "del" | "compare-and-delete";
+  /** `set`: makes it again where it is gone. */
+  readonly renew?: "pexpire" | "compare-and-expire" | "set";
+  /** What the client goes by: nothing but a failed renewal; its monotonic clock from the answer on; its wall clock. */
+  readonly believes?: "until told" | "mono" | "wall";
+  /** A number from INCR with each grant. */
+  readonly token?: boolean;
+  /** Waits for so many replicas after taking it. */
+  readonly replicas?: number;
+  /** `subscribe`: tries again only when told. */
+  readonly waits?: "poll" | "subscribe";
+  /** Asks again after so long without an answer. */
+  readonly retryMs?: number;
+  /** Then adopts what it finds to be its own, with a full ttl from then on; without this it is in its own way. */
+  readonly adopts?: boolean;
+  /** Sends the release again when no answer came. */
+  readonly retriesRelease?: boolean;
+}
+
+/** A lock as people write it by hand on one Redis. It exists to fail where it should. */
+export class NaiveClient implements LockClient {
+  readonly process: SimProcess;
+  readonly #world: World;
+  readonly #redis: () => RedisServer;
+  readonly #habits: NaiveHabits;
+  #count = 0;
+
+  constructor(
+    world: World,
+    process: SimProcess,
+    redis: () => RedisServer,
+    habits: NaiveHabits = {},
+  ) {
+    this.#world = world;
+    this.process = process;
+    this.#redis = redis;
+    this.#habits = habits;
+  }
+
+  async acquire(lock: string, terms: LockTerms): Promise<NaiveHeld | null> {
+    const { probe } = this.#world;
+    const { process } = this;
+    const op = probe.op();
+    this.#count += 1;
+    const grant = `${process.name}${process.incarnation}-${this.#count}`;
+    const { ttlMs, waitMs = Infinity } = terms;
+    probe.ev(process, "invoke", "acquire", { op, lock, ttlMs });
+    const until = process.clock.mono() + waitMs;
+    const woken = this.#subscription(lock);
+    while (!(await this.#take(lock, grant, ttlMs + (terms.lockDelayMs ?? 0)))) {
+      if (process.clock.mono() >= until) {
+        probe.ev(process, "fail", "acquire", { op, lock });
+        return null;
+      }
+      if (woken === null) await process.sleep(20 + 60 * process.random.unit());
+      else await woken();
+    }
+    const token =
+      this.#habits.token === true
+        ? BigInt(Number(await this.#redis().call(process, ["INCR", `counter:${lock}`])))
+        : undefined;
+    if (this.#habits.replicas !== undefined)
+      await this.#redis().wait(process, this.#habits.replicas, 1000);
+    const held = new NaiveHeld(
+      { world: this.#world, process, redis: this.#redis, habits: this.#habits },
+      { lock, grant, token },
+      terms,
+    );
+    probe.ev(process, "ok", "acquire", {
+      op,
+      lock,
+      grant,
+      token,
+      ttlMs,
+      remainingMs: held.remainingMs(),
+    });
+    held.start();
+    return held;
+  }
+
+  async #take(lock: string, grant: string, px: number): Promise<boolean> {
+    const { process } = this;
+    const redis = this.#redis();
+    const { take = "set-nx", retryMs } = this.#habits;
+    if (take === "two-step") {
+      if ((await redis.call(process, ["SET", lock, grant, "NX"])) === null) return false;
+      await redis.call(process, ["PEXPIRE", lock, px]);
+      return true;
+    }
+    if (take === "get-set") {
+      if ((await redis.call(process, ["GET", lock])) !== null) return false;
+      return (await redis.call(process, ["SET", lock, grant, "PX", px])) !== null;
+    }
+    const asked = redis.call(process, ["SET", lock, grant, "NX", "PX", px]);
+    if (retryMs === undefined) return (await asked) !== null;
+    const answer = await within(process, retryMs, asked);
+    if (answer !== LATE) return answer !== null;
+    if ((await redis.call(process, ["SET", lock, grant, "NX", "PX", px])) !== null) return true;
+    // Its own value means that the first try went through.
+    return this.#habits.adopts === true && (await redis.call(process, ["GET", lock])) === grant;
+  }
+
+  /** What to wait for before the next try; `null`: the clock. */
+  #subscription(lock: string): (() => Promise<void>) | null {
+    if (this.#habits.waits !== "subscribe") return null;
+    let wake: (() => void) | undefined;
+    this.#redis().subscribe(this.process, lock, () => {
+      wake?.();
+    });
+    return async () => {
+      await new Promise<void>((resolve) => {
+        wake = resolve;
+      });
+    };
+  }
+}
+
+interface NaiveParts {
+  readonly world: World;
+  readonly process: SimProcess;
+  readonly redis: () => RedisServer;
+  readonly habits: NaiveHabits;
+}
+
+/** A naive lease. */
+export class NaiveHeld implements Held {
+  readonly lock: string;
+  readonly grant: string;
+  readonly token: bigint | undefined;
+  readonly scope = "naive";
+  readonly #parts: NaiveParts;
+  readonly #terms: LockTerms;
+  #until = 0;
+  #over = false;
+
+  constructor(
+    parts: NaiveParts,
+    facts: { readonly lock: string; readonly grant: string; readonly token: bigint | undefined },
+    terms: LockTerms,
+  ) {
+    this.#parts = parts;
+    this.lock = facts.lock;
+    this.grant = facts.grant;
+    this.token = facts.token;
+    this.#terms = terms;
+    this.#extend();
+  }
+
+  start(): void {
+    if (this.#terms.renews === true) void this.#keepAlive();
+  }
+
+  remainingMs(): number {
+    if (this.#over) return 0;
+    return this.#parts.habits.believes === "until told" ? 1e9 : this.#until - this.#read();
+  }
+
+  believes(): boolean {
+    const accepted = this.remainingMs() > 0;
+    this.#tell("event", "held?", { accepted });
+    return accepted;
+  }
+
+  async release(): Promise<void> {
+    const { world, process, redis, habits } = this.#parts;
+    const op = world.probe.op();
+    this.#over = true;
+    this.#tell("invoke", "release", { op });
+    const send = async (): Promise<unknown> =>
+      habits.release === "compare-and-delete"
+        ? redis().call(process, ["EVAL", "compareAndDelete", [this.lock], [this.grant]])
+        : redis().call(process, ["DEL", this.lock]);
+    let reply = await within(process, 500, send());
+    if (reply === LATE && habits.retriesRelease === true)
+      reply = await within(process, 500, send());
+    this.#tell(reply === LATE ? "info" : reply === 1 ? "ok" : "fail", "release", { op });
+  }
+
+  async #keepAlive(): Promise<void> {
+    const { process } = this.#parts;
+    const { ttlMs } = this.#terms;
+    for (;;) {
+      await process.sleep(ttlMs / 3);
+      if (this.#over) return;
+      const reply = await within(process, ttlMs / 3, this.#renew());
+      if (this.isOver()) return;
+      if (reply === LATE) continue;
+      if (reply === null || reply === 0) {
+        this.#over = true;
+        this.#tell("event", "lost", {});
+        return;
+      }
+      this.#extend();
+      this.#tell("ok", "renew", { remainingMs: this.remainingMs() });
+    }
+  }
+
+  /** Asked anew after each pause. */
+  private isOver(): boolean {
+    return this.#over;
+  }
+
+  async #renew(): Promise<unknown> {
+    const { process, redis, habits } = this.#parts;
+    const { ttlMs } = this.#terms;
+    if (habits.renew === "set")
+      return await redis().call(process, ["SET", this.lock, this.grant, "PX", ttlMs]);
+    if (habits.renew === "compare-and-expire")
+      return await redis().call(process, [
+        "EVAL",
+        "compareAndExpire",
+        [this.lock],
+        [this.grant, ttlMs],
+      ]);
+    return await redis().call(process, ["PEXPIRE", this.lock, ttlMs]);
+  }
+
+  #extend(): void {
+    this.#until = this.#read() + this.#terms.ttlMs;
+  }
+
+  #read(): number {
+    const { clock } = this.#parts.process;
+    return this.#parts.habits.believes === "wall" ? clock.wall() : clock.mono();
+  }
+
+  #tell(
+    k: "invoke" | "ok" | "fail" | "info" | "event",
+    f: "release" | "renew" | "lost" | "held?",
+    facts: { op?: number; accepted?: boolean; remainingMs?: number },
+  ): void {
+    const { lock, grant, token } = this;
+    this.#parts.world.probe.ev(this.#parts.process, k, f, { lock, grant, token, ...facts });
+  }
+}

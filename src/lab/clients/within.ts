@@ -1,0 +1,21 @@
+import type { SimProcess } from "../sim/process.ts";
+
+/** No answer came in time. */
+export const LATE: unique symbol = Symbol("late");
+
+/** The work's result, or `LATE` when it takes longer than `ms` of the process's clock; the work goes on. */
+export async function within<T>(
+  process: SimProcess,
+  ms: number,
+  work: Promise<T>,
+): Promise<T | typeof LATE> {
+  return await new Promise((resolve) => {
+    const timer = process.clock.timer(ms, () => {
+      resolve(LATE);
+    });
+    void work.then((value) => {
+      timer.cancel();
+      resolve(value);
+    });
+  });
+}

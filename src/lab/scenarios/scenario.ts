@@ -1,0 +1,82 @@
+import type { CheckOptions, PropertyId } from "../checkers/index.ts";
+import type { NaiveHabits } from "../clients/naive-client.ts";
+import type { RedlockHabits } from "../clients/redlock-client.ts";
+import type { AppendOnly } from "../servers/redis.ts";
+import type { GuardKind } from "../servers/resource.ts";
+import type { Tamper } from "../servers/table.ts";
+import type { Weather } from "../sim/network.ts";
+import type { Stage } from "./stage.ts";
+
+/** Who plays: a lock as people write it, the same with the articles' check on write, Ringfence. */
+export type ArmName = "naive" | "fence" | "ringfence";
+export const ARMS: readonly ArmName[] = ["naive", "fence", "ringfence"];
+
+/** Which lock an arm uses. */
+type LockSpec =
+  | {
+      readonly kind: "redis";
+      readonly habits?: NaiveHabits;
+      readonly appendOnly?: AppendOnly;
+      readonly replicas?: number;
+    }
+  | { readonly kind: "redlock"; readonly habits: RedlockHabits; readonly nodes?: number }
+  /** The production core over the production memory driver. `tamper`: a planted fault. */
+  | { readonly kind: "core"; readonly tamper?: Tamper };
+
+/** One arm: its lock, its guard, and what is expected of the named property. */
+export interface Arm {
+  readonly lock: LockSpec;
+  readonly guard: GuardKind;
+  /** Whether the property holds in this arm. */
+  readonly holds: boolean;
+}
+
+/** One failure from the literature, as data: what happens, and what must and must not come of it. */
+export interface Scenario {
+  /** `S01` … `S59`, as in the list of failures. */
+  readonly id: string;
+  /** For the command line: `pause-past-ttl`. */
+  readonly name: string;
+  readonly title: string;
+  /** What the naive arm must break, and ours must keep. */
+  readonly property: PropertyId;
+  readonly arms: Readonly<Record<ArmName, Arm>>;
+  readonly weather?: Weather;
+  readonly check?: CheckOptions;
+  /** How many seeds each arm is run with: the naive one must fail in one of them, ours in none. Default 1. */
+  readonly seeds?: number;
+  /** How long it may take, in simulated milliseconds. */
+  readonly withinMs: number;
+  /**
+   * What happens. Runs as one chain of promises in virtual time; `stage.must` names what has to come to an end, which is
+   * judged as P8.
+   */
+  play(stage: Stage): Promise<void>;
+}
+
+/** The arms of most scenarios: Redis by hand, the same with a counter and a check on write, and Ringfence. */
+export function arms(
+  options: {
+    readonly naive?: NaiveHabits;
+    readonly fenceHolds?: boolean;
+    readonly appendOnly?: AppendOnly;
+    readonly replicas?: number;
+  } = {},
+): Readonly<Record<ArmName, Arm>> {
+  const { naive = {}, fenceHolds = false, appendOnly, replicas } = options;
+  const redis = {
+    kind: "redis" as const,
+    habits: naive,
+    ...(appendOnly === undefined ? {} : { appendOnly }),
+    ...(replicas === undefined ? {} : { replicas }),
+  };
+  return {
+    naive: { lock: redis, guard: "none", holds: false },
+    fence: {
+      lock: { ...redis, habits: { ...naive, token: true } },
+      guard: "fence",
+      holds: fenceHolds,
+    },
+    ringfence: { lock: { kind: "core" }, guard: "claim", holds: true },
+  };
+}

@@ -1,0 +1,207 @@
+import type { RedlockHabits } from "../clients/redlock-client.ts";
+import { type Arm, type ArmName, arms, type Scenario } from "./scenario.ts";
+import type { Stage } from "./stage.ts";
+
+const TTL = { ttlMs: 2000 };
+
+function redlockArms(
+  naive: RedlockHabits,
+  ours: RedlockHabits,
+  nodes = 5,
+): Readonly<Record<ArmName, Arm>> {
+  return {
+    naive: { lock: { kind: "redlock", habits: naive, nodes }, guard: "none", holds: false },
+    fence: { lock: { kind: "redlock", habits: naive, nodes }, guard: "fence", holds: false },
+    ringfence: { lock: { kind: "redlock", habits: ours, nodes }, guard: "claim", holds: true },
+  };
+}
+
+const THREE_OF_FIVE: RedlockHabits = { quorum: 3, token: "max" };
+const FOUR_OF_FIVE: RedlockHabits = { quorum: 4, token: "write-back" };
+
+/** A holds with just a quorum; then something happens to one server of it; B asks all the others and that one. */
+async function splitQuorum(s: Stage, spoil: (server: string) => void): Promise<void> {
+  const quorum = s.armName === "ringfence" ? 4 : 3;
+  for (const name of ["A", "B"]) s.client(name);
+  for (const server of s.servers.slice(quorum)) s.world.cut("A", server, "lose");
+  for (const server of s.servers.slice(0, 5 - quorum)) s.world.cut("B", server, "lose");
+  const a = await s.acquire("A", { ttlMs: 30_000 });
+  spoil(s.servers[quorum - 1] ?? "");
+  const b = await s.client("B").acquire("L", { ttlMs: 30_000, waitMs: 5000 });
+  a.believes();
+  b?.believes();
+}
+
+async function failedOver(s: Stage): Promise<void> {
+  if (!s.ours) s.world.cut(s.server, s.servers[1] ?? "", "lose", true);
+  const terms = { ttlMs: 10_000 };
+  const a = await s.acquire("A", terms);
+  const fromA = await s.open("A", a);
+  s.failOver();
+  const b = await s.acquire("B", terms);
+  const fromB = await s.open("B", b);
+  await s.write("B", b, fromB);
+  await s.write("A", a, fromA);
+}
+
+/** What a lock service does that forgets, restarts, or is one of several. */
+export const SERVERS: readonly Scenario[] = [
+  {
+    id: "S08",
+    name: "async-failover",
+    title:
+      "a replica that never heard of the grant is promoted, and hands out the same number again",
+    property: "P4",
+    arms: arms({ replicas: 1 }),
+    withinMs: 60_000,
+    play: failedOver,
+  },
+  {
+    id: "S09",
+    name: "wait-one-replica",
+    title: "WAIT was satisfied by another replica than the one that is promoted",
+    property: "P4",
+    arms: arms({ replicas: 2, naive: { replicas: 1 } }),
+    withinMs: 60_000,
+    play: failedOver,
+  },
+  {
+    id: "S11",
+    name: "redlock-clock-jump",
+    title: "one of five clocks jumps: two quorums share only that server",
+    property: "P1",
+    arms: redlockArms(THREE_OF_FIVE, FOUR_OF_FIVE),
+    withinMs: 60_000,
+    async play(s: Stage): Promise<void> {
+      await splitQuorum(s, (server) => {
+        s.world.step(server, 40_000);
+      });
+    },
+  },
+  {
+    id: "S12",
+    name: "redlock-restart",
+    title: "one of five servers restarts without its memory",
+    property: "P1",
+    arms: redlockArms(THREE_OF_FIVE, FOUR_OF_FIVE),
+    withinMs: 60_000,
+    async play(s: Stage): Promise<void> {
+      await splitQuorum(s, (server) => {
+        s.redis.find(({ name }) => name === server)?.restart("nothing");
+      });
+    },
+  },
+  {
+    id: "S13",
+    name: "pause-while-acquiring",
+    title: "the answers to acquire wait in a paused client for longer than the ttl",
+    property: "P1",
+    arms: {
+      ...redlockArms({ ...THREE_OF_FIVE, secondLook: false, timeoutMs: 60_000 }, FOUR_OF_FIVE),
+      ringfence: { lock: { kind: "core" }, guard: "claim", holds: true },
+    },
+    withinMs: 20_000,
+    async play(s: Stage): Promise<void> {
+      s.client("A");
+      const acquiring = s.client("A").acquire("L", TTL);
+      await s.after(0.5);
+      s.pauseFor("A", 2500);
+      void s.must("B", s.section("B", TTL, 1500));
+      const a = await acquiring;
+      a?.believes();
+      await a?.release();
+    },
+  },
+  {
+    id: "S15",
+    name: "redlock-naive-token",
+    title: "the largest of a quorum's counters as a token",
+    property: "P5",
+    arms: redlockArms(THREE_OF_FIVE, { quorum: 3, token: "write-back" }),
+    weather: { delaysMs: [1, 10, 40, 90], weights: [4, 2, 1, 1], lose: 0.4, repeat: 0 },
+    seeds: 8,
+    withinMs: 3000,
+    play: contend,
+  },
+  {
+    id: "S45",
+    name: "redlock-re-ask",
+    title: "a second delivery of an acquire sets the lock anew, and its counter with it",
+    property: "P5",
+    arms: redlockArms(
+      { quorum: 2, token: "write-back unbound", asksTwice: true, timeoutMs: 50 },
+      { quorum: 2, token: "write-back", asksTwice: true, timeoutMs: 50 },
+      3,
+    ),
+    withinMs: 5000,
+    play: secondDelivery,
+  },
+  {
+    id: "S20",
+    name: "two-step-acquire",
+    title: "the client dies between SETNX and EXPIRE",
+    property: "P8",
+    arms: arms({ naive: { take: "two-step" } }),
+    withinMs: 20_000,
+    async play(s: Stage): Promise<void> {
+      void s.client("A").acquire("L", TTL);
+      await s.after(1.5);
+      s.world.kill("A");
+      await s.section("B", TTL);
+    },
+  },
+  {
+    id: "S21",
+    name: "get-then-set",
+    title: "two clients look, both see the lock free, both set it",
+    property: "P1",
+    arms: arms({ naive: { take: "get-set" } }),
+    withinMs: 20_000,
+    async play(s: Stage): Promise<void> {
+      void s.must("A", s.section("A", TTL, 100));
+      await s.section("B", TTL, 100);
+    },
+  },
+];
+
+/**
+ * A holds S1 and S3, and its write-back to S1 is late. Meanwhile S1 forgets A's lock, B holds S1 and S2 with the number
+ * that A computed, and S1 forgets B's. A's second delivery sets S1 anew; then the write-back arrives.
+ */
+async function secondDelivery(s: Stage): Promise<void> {
+  const [s1 = "", s2 = "", s3 = ""] = s.servers;
+  const terms = { ttlMs: 30_000, waitMs: 0 };
+  for (const name of ["A", "B"]) s.client(name);
+  await s.redis[2]?.call(s.process("O"), ["INCR", "counter:L"]);
+  s.world.cut("A", s2, "lose");
+  s.world.cut("B", s3, "lose");
+  const taken = { count: 0 };
+  const release = s.hold(
+    "A",
+    s1,
+    ({ label }) => label === "writeBack" || (label === "takeAndCount" && taken.count++ > 0),
+  );
+  const acquiring = s.client("A").acquire("L", terms);
+  await s.after(5);
+  s.world.step(s1, 40_000);
+  await s.client("B").acquire("L", terms);
+  s.world.step(s1, 40_000);
+  release();
+  await acquiring;
+}
+
+/** Three clients take and give back one lock with a ttl that their messages overrun. */
+async function contend(s: Stage): Promise<void> {
+  for (const name of ["A", "B", "C"])
+    void (async () => {
+      for (;;) {
+        const held = await s.client(name).acquire("L", { ttlMs: 120, waitMs: 500 });
+        if (held !== null) {
+          await s.sleep(name, 20);
+          await held.release();
+        }
+        await s.sleep(name, 5);
+      }
+    })();
+  await s.after(2900);
+}

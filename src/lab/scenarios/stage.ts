@@ -1,0 +1,204 @@
+import type { Held, LockClient, LockTerms } from "../clients/client.ts";
+import { CoreClient } from "../clients/core-client.ts";
+import { NaiveClient } from "../clients/naive-client.ts";
+import { RedlockClient } from "../clients/redlock-client.ts";
+import { RedisServer } from "../servers/redis.ts";
+import { type Actor, ResourceServer } from "../servers/resource.ts";
+import { TableServer } from "../servers/table.ts";
+import type { Message } from "../sim/network.ts";
+import type { SimProcess } from "../sim/process.ts";
+import type { World } from "../sim/world.ts";
+import { actorOf } from "../workloads/section.ts";
+import type { Arm, ArmName } from "./scenario.ts";
+
+/** What a scenario acts on: the same names in every arm, whatever lock is behind them. */
+export class Stage {
+  readonly world: World;
+  readonly armName: ArmName;
+  readonly resource: ResourceServer;
+  readonly table: TableServer | null = null;
+  /** The lock's Redis servers; the first is the primary. */
+  readonly redis: RedisServer[] = [];
+  /** How many things had to come to an end. */
+  demands = 0;
+  readonly #arm: Arm;
+  readonly #clients = new Map<string, LockClient>();
+  readonly #open = new Set<string>();
+
+  constructor(world: World, armName: ArmName, arm: Arm) {
+    this.world = world;
+    this.armName = armName;
+    this.#arm = arm;
+    this.resource = new ResourceServer(world, "X", arm.guard);
+    this.resource.timeoutMs = 60_000;
+    const { lock } = arm;
+    if (lock.kind === "core")
+      this.table = new TableServer(
+        world,
+        "S",
+        lock.tamper === undefined ? {} : { tamper: lock.tamper },
+      );
+    else {
+      const count = lock.kind === "redlock" ? (lock.nodes ?? 5) : 1 + (lock.replicas ?? 0);
+      const appendOnly = lock.kind === "redis" ? lock.appendOnly : undefined;
+      for (let i = 0; i < count; i += 1)
+        this.redis.push(
+          new RedisServer(world, i === 0 && count === 1 ? "S" : `S${i + 1}`, appendOnly),
+        );
+      if (lock.kind === "redis")
+        for (const replica of this.redis.slice(1)) this.redis[0]?.replicateTo(replica);
+    }
+  }
+
+  /** Whether the lock is Ringfence's. */
+  get ours(): boolean {
+    return this.table !== null;
+  }
+
+  /** Names of the lock's servers. */
+  get servers(): readonly string[] {
+    return this.table === null ? this.redis.map(({ name }) => name) : [this.table.name];
+  }
+
+  get server(): string {
+    return this.servers[0] ?? "S";
+  }
+
+  process(name: string): SimProcess {
+    this.client(name);
+    return this.world.process(name);
+  }
+
+  /** The lock client of this name; starts its process at the first use, and again after `restart`. */
+  client(name: string): LockClient {
+    let client = this.#clients.get(name);
+    if (client === undefined) {
+      client = this.#make(this.world.start(name));
+      this.#clients.set(name, client);
+    }
+    return client;
+  }
+
+  core(name: string): CoreClient | null {
+    const client = this.client(name);
+    return client instanceof CoreClient ? client : null;
+  }
+
+  #make(process: SimProcess): LockClient {
+    const { lock } = this.#arm;
+    const { world } = this;
+    if (lock.kind === "core") {
+      if (this.table === null) throw new Error("no lock server");
+      return new CoreClient(world, process, this.table.driverFor(process), { handOff: "off" });
+    }
+    if (lock.kind === "redlock") return new RedlockClient(world, process, this.redis, lock.habits);
+    const primary = (): RedisServer => {
+      const [first] = this.redis;
+      if (first === undefined) throw new Error("no Redis");
+      return first;
+    };
+    return new NaiveClient(world, process, primary, lock.habits);
+  }
+
+  /** @throws Error when it came to nothing: a scenario that needs the lock cannot go on */
+  async acquire(name: string, terms: LockTerms, lock = "L"): Promise<Held> {
+    const held = await this.client(name).acquire(lock, terms);
+    if (held === null) throw new Error(`${name} did not get ${lock}`);
+    return held;
+  }
+
+  as(name: string, held: Held): Actor {
+    return actorOf(this.process(name), held);
+  }
+
+  /** Claims where the guard is of that kind, then reads. */
+  async open(name: string, held: Held, res = "R"): Promise<number> {
+    const who = this.as(name, held);
+    await this.resource.claim(who, res);
+    return await this.resource.read(who, res);
+  }
+
+  async write(name: string, held: Held, from: number, res = "R"): Promise<boolean> {
+    return (await this.resource.write(this.as(name, held), res, from)) !== null;
+  }
+
+  /** A whole section: acquire, open, work, write, release. */
+  async section(name: string, terms: LockTerms, workMs = 10): Promise<void> {
+    const held = await this.acquire(name, terms);
+    const from = await this.open(name, held);
+    await this.sleep(name, workMs);
+    await this.write(name, held, from);
+    await held.release();
+  }
+
+  /** By the process's own clock. */
+  async sleep(name: string, ms: number): Promise<void> {
+    await this.process(name).sleep(ms);
+  }
+
+  /** True time; for the scenario's own steps, not for a client's. */
+  async after(ms: number): Promise<void> {
+    await new Promise<void>((resolve) => {
+      this.world.scheduler.after(ms, resolve);
+    });
+  }
+
+  /** Stops a process here, in the middle of what it does; it goes on `ms` later. */
+  async stall(name: string, ms: number): Promise<void> {
+    this.pauseFor(name, ms);
+    await this.sleep(name, 0);
+  }
+
+  pauseFor(name: string, ms: number): void {
+    this.world.pause(name);
+    this.world.scheduler.after(ms, () => {
+      this.world.resume(name);
+    });
+  }
+
+  /** Keeps matching messages on their way until the returned function is called. */
+  hold(from: string, to: string, match: string | ((message: Message) => boolean)): () => void {
+    const link = this.world.net.link(from, to);
+    link.hold = typeof match === "string" ? (message) => message.label === match : match;
+    this.world.probe.world("fault.net", { err: `${from} → ${to}: held back` });
+    return () => {
+      link.release();
+    };
+  }
+
+  /** Loses the next `count` matching messages. */
+  drop(from: string, to: string, match: (message: Message) => boolean, count = 1): void {
+    const link = this.world.net.link(from, to);
+    let left = count;
+    this.world.probe.world("fault.net", { err: `${from} → ${to}: ${count} lost` });
+    link.dropIf = (message) => {
+      if (left === 0 || !match(message)) return false;
+      left -= 1;
+      return true;
+    };
+  }
+
+  /** The primary dies and its first replica takes over; for Ringfence's server: it comes back without its memory. */
+  failOver(): void {
+    if (this.table !== null) {
+      this.table.restart("lost");
+      return;
+    }
+    const primary = this.redis.shift();
+    if (primary !== undefined) this.world.kill(primary.name);
+    this.world.probe.world("fault.net", { err: `${this.server} promoted` });
+  }
+
+  /** Something that has to come to an end: what does not is a lack of progress. */
+  async must(what: string, work: Promise<unknown>): Promise<void> {
+    this.#open.add(what);
+    this.demands += 1;
+    await work;
+    this.#open.delete(what);
+  }
+
+  /** What has not come to its end. */
+  get unfinished(): readonly string[] {
+    return [...this.#open];
+  }
+}

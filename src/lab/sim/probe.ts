@@ -1,0 +1,84 @@
+import type { EvKind, EvOp, History, NewEv } from "../history.ts";
+import { seedOf } from "./choices.ts";
+import type { SimProcess } from "./process.ts";
+import type { Scheduler } from "./scheduler.ts";
+
+const NS = 1e6;
+
+/** What an event carries besides who and when; times in milliseconds of the process's own clock. */
+export type Facts = Omit<
+  NewEv,
+  "t" | "p" | "inc" | "k" | "f" | "lt" | "ttl" | "lockDelay" | "deadline"
+> & {
+  readonly ttlMs?: number;
+  readonly lockDelayMs?: number;
+  /** How long the lease may still be believed. */
+  readonly remainingMs?: number;
+};
+
+/** What an event of the world itself carries. */
+export type WorldFacts = Pick<NewEv, "err" | "rate" | "lt" | "inc"> & { readonly p?: string };
+
+/** Writes what happens in a world into a history, and keeps a hash of it that tells two runs apart. */
+export class Probe {
+  readonly history: History | null;
+  readonly #scheduler: Scheduler;
+  #hash = 0;
+  #ops = 0;
+
+  constructor(scheduler: Scheduler, history: History | null) {
+    this.#scheduler = scheduler;
+    this.history = history;
+  }
+
+  /** Of everything so far, in order. */
+  get hash(): number {
+    return this.#hash;
+  }
+
+  /** A number for a call. */
+  op(): number {
+    this.#ops += 1;
+    return this.#ops;
+  }
+
+  /** Something that `who` did or saw. */
+  ev(who: SimProcess, k: EvKind, f: EvOp, facts: Facts = {}): void {
+    this.#mix(`${who.name}.${who.incarnation} ${k} ${f}`, facts);
+    if (this.history === null) return;
+    const { ttlMs, lockDelayMs, remainingMs, ...rest } = facts;
+    const lt = who.machine.boot() * NS;
+    this.history.append({
+      t: Math.round(this.#scheduler.now * NS),
+      p: who.name,
+      inc: who.incarnation,
+      k,
+      f,
+      lt: Math.round(lt),
+      ...rest,
+      ...(ttlMs === undefined ? {} : { ttl: Math.round(ttlMs * NS) }),
+      ...(lockDelayMs === undefined ? {} : { lockDelay: Math.round(lockDelayMs * NS) }),
+      ...(remainingMs === undefined ? {} : { deadline: Math.round(lt + remainingMs * NS) }),
+    });
+  }
+
+  /** Something that happened to the world. */
+  world(f: EvOp, facts: WorldFacts = {}): void {
+    const { p = "world", inc = 0, ...rest } = facts;
+    this.#mix(`${p} ${f}`, {});
+    this.history?.append({
+      t: Math.round(this.#scheduler.now * NS),
+      p,
+      inc,
+      k: "event",
+      f,
+      ...rest,
+    });
+  }
+
+  #mix(what: string, facts: Facts): void {
+    const { grant = "", token = 0n, ver = 0, accepted } = facts;
+    const text = `${what} ${grant} ${ver} ${String(accepted)} ${token.toString()}`;
+    this.#hash = seedOf((this.#hash ^ Math.round(this.#scheduler.now * 1000)) >>> 0, text);
+  }
+}

@@ -1,0 +1,99 @@
+import { expect, it } from "vitest";
+import { decodeCase, encodeCase } from "../../src/lab/explore/replay-string.ts";
+import { search } from "../../src/lab/explore/search.ts";
+import { coreSubject, SUBJECTS } from "../../src/lab/explore/subjects.ts";
+import { explore, replay } from "../../src/lab/index.ts";
+import { seedOf } from "../../src/lab/sim/choices.ts";
+
+const SOAK = process.env["RINGFENCE_SOAK"] === "1";
+
+// The soak runs the same thing over 100,000 schedules.
+it("no schedule breaks the production core over the memory driver", {
+  timeout: SOAK ? 8 * 3_600_000 : 30_000,
+}, async () => {
+  const { found, runs } = await search(coreSubject(), {
+    seed: 1,
+    runs: SOAK ? 100_000 : 60,
+    ...(SOAK ? {} : { budgetMs: 20_000 }),
+  });
+  expect(found === null ? "" : encodeCase({ ...found.case, picks: null })).toBe("");
+  expect(runs).toBeGreaterThan(10);
+});
+
+it("a seed gives the same history twice, and with eight times as many turns between events", async () => {
+  const { runCore } = await import("../../src/lab/explore/core-run.ts");
+  const { swarmOf } = await import("../../src/lab/explore/swarm.ts");
+  for (let seed = 1; seed <= 12; seed += 1) {
+    const swarm = swarmOf(seed);
+    const once = await runCore({ seed, swarm });
+    const again = await runCore({ seed, swarm });
+    const patient = await runCore({ seed, swarm, turns: 256 });
+    expect([seed, again.hash, patient.hash]).toEqual([seed, once.hash, once.hash]);
+    expect(once.sections).toBeGreaterThan(0);
+  }
+});
+
+it.each([
+  ["S04", "random"],
+  ["S04", "bounded"],
+  ["S11", "random"],
+  ["S11", "pct"],
+  ["S12", "random"],
+  ["S12", "pct"],
+  ["S21", "bounded"],
+] as const)(
+  "%s is found by search (%s) from clients that only work, and replays from its line",
+  { timeout: 60_000 },
+  async (subject, strategy) => {
+    const { counterexample, conclusion } = await explore({ subject, strategy, minutes: 1 });
+    expect(conclusion).toBe("violated");
+    expect(counterexample!.replay.length).toBeLessThanOrEqual(2048);
+    const again = await replay(counterexample!.replay);
+    expect(again.counterexample?.broken.map(({ violations }) => violations[0]?.sentence)).toEqual(
+      counterexample!.broken.map(({ violations }) => violations[0]?.sentence),
+    );
+    expect(counterexample!.test).toContain(counterexample!.replay);
+  },
+);
+
+it("what shrinking leaves is all needed: each decision that is taken away makes it hold", async () => {
+  const { counterexample } = await explore({ subject: "S04", minutes: 1 });
+  const { picks, ...rest } = decodeCase(counterexample!.replay);
+  let marks = 0;
+  for (const [site, stream] of picks!)
+    for (const [index, picked] of stream.entries()) {
+      if (picked === 0) continue;
+      marks += 1;
+      const fewer = new Map(picks);
+      fewer.set(
+        site,
+        stream.map((each, i) => (i === index ? 0 : each)),
+      );
+      const { conclusion } = await replay(encodeCase({ ...rest, picks: fewer }));
+      expect(conclusion).toBe("held");
+    }
+  expect(marks).toBeGreaterThan(0);
+  expect(marks).toBeLessThan(6);
+});
+
+it("a replay line comes back as it was, and a broken one is refused", () => {
+  const picks = new Map([
+    ["fault", [0, 0, 3]],
+    ["link A>S", [1]],
+  ]);
+  const line = encodeCase({ subject: "core", seed: 7, picks });
+  expect(line).toMatch(/^lab1:[\w-]+$/);
+  expect(decodeCase(line)).toEqual({ subject: "core", seed: 7, picks });
+  expect(decodeCase(encodeCase({ subject: "core", seed: 7, picks: null })).picks).toBeNull();
+  for (const bad of ["", "lab1:", "lab2:abc", line.slice(0, -4), `${line}%`])
+    expect(() => decodeCase(bad)).toThrow("lab1:");
+});
+
+it("subjects that are there to be broken say so", () => {
+  expect(SUBJECTS.filter(({ ours }) => ours).map(({ name }) => name)).toEqual(["core"]);
+});
+
+it("seeds of different texts differ", () => {
+  const seeds = Array.from({ length: 1000 }, (_, i) => seedOf(1, `site ${i}`));
+  expect(new Set(seeds).size).toBe(1000);
+});
