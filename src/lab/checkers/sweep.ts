@@ -5,7 +5,7 @@ export interface Swept {
   readonly P1: number;
   readonly P3: number;
   readonly P5: number;
-  /** The history has what only the full checkers can judge: clocks that run unevenly, leases that are not exclusive. */
+  /** The history has what only the full checkers can judge: clocks that run unevenly, leases that are not exclusive, renewals after a successor. */
   readonly beyond: boolean;
 }
 
@@ -28,6 +28,8 @@ const WRITE_ANSWER = codeOf("write", "ok");
 export function sweep(columns: Columns, epsilonNs = 0): Swept {
   const { length, code, t, until, lock, grant, res, high, low, flags, locks, resources } = columns;
   const holder = new Uint32Array(locks);
+  /** One grant may carry several leases: a process hands on inside itself. The token tells them apart. */
+  const heldLow = new Uint32Array(locks);
   const end = new Float64Array(locks);
   const tokenHigh = new Uint32Array(locks);
   const tokenLow = new Uint32Array(locks);
@@ -49,25 +51,27 @@ export function sweep(columns: Columns, epsilonNs = 0): Swept {
       case ACQUIRED: {
         const th = tokenHigh[l] ?? 0;
         const tw = tokenLow[l] ?? 0;
-        const same = holder[l] === g;
+        const same = holder[l] === g && heldLow[l] === w;
         if (!same && holder[l] !== 0 && (end[l] ?? 0) - epsilonNs > (t[n] ?? 0) && P1 < 0) P1 = n;
         if (h > th || (h === th && w > tw)) {
           tokenHigh[l] = h;
           tokenLow[l] = w;
         } else if ((h | w) !== 0 && P5 < 0 && !(same && h === th && w === tw)) P5 = n;
         holder[l] = g;
+        heldLow[l] = w;
         end[l] = until[n] ?? 0;
         break;
       }
       case RENEWED:
-        if (holder[l] === g) end[l] = until[n] ?? 0;
+        if (holder[l] === g && heldLow[l] === w) end[l] = until[n] ?? 0;
+        // A renewal of somebody who came before the last holder: its belief is not followed here.
+        else seen |= FLAG.ownClock;
         break;
       case LETS_GO:
       case RELEASED:
       case LOST:
       case REVOKED:
-        // A process that hands on inside itself keeps the grant: its next lease's belief stands.
-        if (holder[l] === g && (w === 0 || tokenLow[l] === w)) end[l] = 0;
+        if (holder[l] === g && (heldLow[l] === w || (h | w) === 0)) end[l] = 0;
         break;
       case CLAIM:
       case WRITE:
