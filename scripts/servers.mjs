@@ -9,7 +9,8 @@ import { locked } from "./setup-lock.mjs";
 /** The one list: package, a command that it brings, and what needs it. */
 const DEBIAN = [
   { name: "util-linux", command: "setpriv", why: "ends a child when its wrapper is killed" },
-  { name: "redis-server", command: "redis-server", why: "what the lab's model is compared with" },
+  { name: "redis-server", command: "redis-server", why: "the Redis driver, and the lab's model" },
+  { name: "redis-sentinel", command: "redis-sentinel", why: "failover of the Redis driver" },
 ];
 
 const POLICY = "/usr/sbin/policy-rc.d";

@@ -41,12 +41,12 @@ const CONNECTORS: Record<string, Connector> = {
       ? sqliteDriver(path, { durability })
       : sqliteDriver(path, { durability });
   },
+  redis: async (store) => redis("redis", store),
+  rediss: async (store) => redis("rediss", store),
 };
 
 /** Schemes with a meaning of their own that this build has no driver for. */
 const WITHOUT_DRIVER = [
-  "redis",
-  "rediss",
   "redlock",
   "postgres",
   "postgres+advisory",
@@ -57,7 +57,7 @@ const WITHOUT_DRIVER = [
 
 /**
  * The driver for a store URL: `memory:`, `sqlite:/path`, `sqlite:relative`, `sqlite:///absolute` (with
- * `?durability=full` where each grant must survive a power loss). Percent-escapes in a path are decoded. It loads only
+ * `?durability=full` where each grant must survive a power loss), `redis://host` and `rediss://host`. Percent-escapes in a path are decoded. It loads only
  * the driver that the scheme names, and connects at the first use, not here. Messages never show a password.
  * @throws InvalidArgumentError for what is no store URL
  * @throws UnsupportedError for a scheme whose driver this build does not have
@@ -123,6 +123,24 @@ function sqlitePath(store: StoreUrl): string {
   }
   if (path === "" || path.endsWith("/")) throw complaint(store, "the path of a file");
   return path;
+}
+
+/** `redis://[user:password@]host[:port][/db]`, with `?replicas=1`, `?efficiencyOnly=true` or `?cluster=true`. */
+async function redis(scheme: string, store: StoreUrl): Promise<Driver> {
+  refuseQuery(store, ["replicas", "efficiencyOnly", "cluster"]);
+  if (!/^\/\/[^/]/.test(store.rest) || !URL.canParse(`${scheme}:${store.rest}`))
+    throw complaint(store, "a host: redis://host:6379");
+  const flag = (name: string): boolean => {
+    const value = store.query.get(name) ?? "false";
+    if (value !== "true" && value !== "false") throw complaint(store, `\`${name}=true\` or none`);
+    return value === "true";
+  };
+  const replicas = Number(store.query.get("replicas") ?? "0");
+  if (!Number.isInteger(replicas) || replicas < 0)
+    throw complaint(store, "a whole number of `replicas`");
+  const { redisFromUrl } = await import("./redis.ts");
+  const options = { replicas, efficiencyOnly: flag("efficiencyOnly"), cluster: flag("cluster") };
+  return redisFromUrl(`${scheme}:${store.rest}`, options);
 }
 
 /** Says which package to install when a driver's own import fails, instead of a stack from the module loader. */

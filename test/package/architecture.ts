@@ -28,17 +28,18 @@ const NO_NODE: readonly string[] = ["core", "dashboard"];
 
 /**
  * Packages by the unit that may import them. The library part has none, except that SQLite on a Node without
- * `node:sqlite` loads its optional substitute when it is first used.
+ * `node:sqlite` loads its optional substitute when it is first used, and that a URL needs a client library.
  */
 const PACKAGES: Record<string, readonly string[]> = {
   cli: ["commander"],
   server: ["hono", "@hono/node-server", "zod", "prom-client"],
   "drivers/sqlite": ["libsql"],
   "guards/sqlite": ["libsql"],
+  connect: ["ioredis", "redis"],
 };
 
 /** Packages that a static import must not name: they are only loaded when they are needed. */
-const ON_DEMAND: readonly string[] = ["libsql"];
+const ON_DEMAND: readonly string[] = ["libsql", "ioredis", "redis"];
 
 /** One import of a file, of any spelling. */
 interface Import {

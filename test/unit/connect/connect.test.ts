@@ -20,7 +20,18 @@ describe("connect", () => {
   });
   it.each([
     "redis://h",
-    "rediss://h",
+    "redis://h:6380/2",
+    "rediss://user:secret@h",
+    "redis://[::1]:6379",
+    "redis://h?cluster=true",
+  ])("makes the Redis driver for %s", async (url) => {
+    const driver = await connect(url);
+    expect([driver.name, driver.fencing]).toEqual(["redis", "volatile"]);
+  });
+  it("makes a Redis driver without tokens where locks only save work", async () => {
+    expect((await connect("redis://h?efficiencyOnly=true")).fencing).toBe("none");
+  });
+  it.each([
     "redlock:redis://a,redis://b",
     "postgres://h/db",
     "postgres+advisory://h/db",
@@ -42,6 +53,11 @@ describe("connect", () => {
     "sqlite:a.db?durability=most",
     "sqlite:%zz",
     "memory:x",
+    "redis:h",
+    "redis:///0",
+    "redis://h?replicas=some",
+    "redis://h?cluster=1",
+    "redis://h?family=6",
   ])("refuses %j", async (url) => {
     await expect(connect(url)).rejects.toThrow(InvalidArgumentError);
   });
@@ -49,7 +65,7 @@ describe("connect", () => {
     await expect(connect("mysql://h")).rejects.toThrow(/memory:, sqlite:, redis:, .*dynamodb:/);
   });
   it.each([
-    "redis://u:hunter2@h/0",
+    "redis://u:hunter2@h/0?family=6",
     "mysql://u:hunter2@h",
     "etcd://a:hunter2@h1,b:hunter2@h2?password=hunter2",
   ])("shows no password of %s", async (url) => {

@@ -11,13 +11,14 @@ export const lockDelay: ContractModule = {
       promise: "keeps others out for its length after a holder vanished, and says why",
       excuse: nobodyCounts,
       async run(world: World): Promise<void> {
-        const name = world.name();
         const [lost, next] = await pair(world);
         const lockDelayMs = world.shortMs + 4 * world.lagMs;
-        const held = await lost.hold(name, { ttlMs: world.shortMs, lockDelayMs });
+        let name = "";
         await world.steady(async (valid) => {
+          // A new one each time: where the process stalled, the last one may have gone to the next.
+          name = world.name();
           valid(world.shortMs + lockDelayMs);
-          await lost.granted(held);
+          const held = await lost.hold(name, { ttlMs: world.shortMs, lockDelayMs });
           await world.wait(world.shortMs + world.lagMs);
           const busy = await next.busy(next.ask(name));
           assert.equal(busy.blockedBy, "lock-delay");

@@ -1,0 +1,280 @@
+import { createHash } from "node:crypto";
+import type { Clock, Timer } from "../../core/clock.ts";
+import {
+  type Address,
+  CONNECT_TIMEOUT_MS,
+  type Dialer,
+  type Outcome,
+  type Wire,
+} from "./client.ts";
+import { codeOf, LinkError } from "./errors.ts";
+import type { Statement } from "./scripts.ts";
+
+/** One run of a script. */
+export interface Call {
+  readonly statement: Statement;
+  readonly keys: readonly string[];
+  readonly args: readonly string[];
+  /** A Cluster server that is taking over the slot must be told that we know. */
+  readonly asking?: boolean;
+}
+
+/** A command that has no reply yet. */
+interface Pending {
+  readonly dueAt: number;
+  readonly fail: (error: LinkError) => void;
+}
+
+const hashes = new Map<string, string>();
+
+function hashOf({ text }: Statement): string {
+  let hash = hashes.get(text);
+  if (hash === undefined) {
+    hash = createHash("sha1").update(text).digest("hex");
+    hashes.set(text, hash);
+  }
+  return hash;
+}
+
+function command(call: Call, whole: boolean): string[] {
+  const { statement, keys, args } = call;
+  return whole
+    ? ["EVAL", statement.text, String(keys.length), ...keys, ...args]
+    : ["EVALSHA", hashOf(statement), String(keys.length), ...keys, ...args];
+}
+
+/**
+ * One connection with a watch: a command that is overdue ends the connection and all that is under way on it, since
+ * replies come in order and what was sent may still be applied. It is never used again.
+ */
+export class Connection {
+  readonly #wire: Wire;
+  readonly #clock: Clock;
+  readonly #pending = new Set<Pending>();
+  #ended: LinkError | undefined;
+  #retired = false;
+  #watch: Timer | undefined;
+  #watchAt = Number.POSITIVE_INFINITY;
+
+  constructor(wire: Wire, clock: Clock) {
+    this.#wire = wire;
+    this.#clock = clock;
+  }
+
+  get open(): boolean {
+    return this.#ended === undefined && !this.#retired;
+  }
+
+  /** One command. Rejects with an error reply, or with a LinkError. */
+  async send(args: readonly string[], dueAt: number): Promise<unknown> {
+    return await this.#watched(dueAt, async () => this.#wire.send(args));
+  }
+
+  /** One script; by its text where the server does not know it. */
+  async run(call: Call, dueAt: number): Promise<unknown> {
+    if (call.asking === true) {
+      const [outcome] = await this.runAll([call], dueAt);
+      if (outcome?.ok === true) return outcome.value;
+      throw outcome?.error;
+    }
+    try {
+      return await this.send(command(call, false), dueAt);
+    } catch (error) {
+      // Nothing was run, so sending it again cannot apply it twice.
+      if (codeOf(error) !== "NOSCRIPT") throw error;
+      return await this.send(command(call, true), dueAt);
+    }
+  }
+
+  /** Several scripts in one write. Rejects only as a whole, with a LinkError. */
+  async runAll(calls: readonly Call[], dueAt: number): Promise<readonly Outcome[]> {
+    const outcomes = [...(await this.#sendAll(calls, false, dueAt))];
+    const unknown = outcomes.flatMap((outcome, i) =>
+      !outcome.ok && codeOf(outcome.error) === "NOSCRIPT" ? [i] : [],
+    );
+    if (unknown.length === 0) return outcomes;
+    const again = calls.filter((_, i) => unknown.includes(i));
+    const replies = await this.#sendAll(again, true, dueAt);
+    for (const [k, i] of unknown.entries()) {
+      const reply = replies[k];
+      if (reply !== undefined) outcomes[i] = reply;
+    }
+    return outcomes;
+  }
+
+  async subscribe(
+    channel: string,
+    onMessage: (message: string) => void,
+    dueAt: number,
+  ): Promise<void> {
+    await this.#watched(dueAt, async () => this.#wire.subscribe(channel, onMessage));
+  }
+
+  /** Ends it as soon as nothing is under way: it leads to the wrong server. */
+  retire(): void {
+    this.#retired = true;
+    if (this.#pending.size === 0)
+      this.end(new LinkError("the connection to Redis was given up", { sent: false }));
+  }
+
+  /** Ends it, and fails whatever is under way. */
+  end(error: LinkError): void {
+    if (this.#ended !== undefined) return;
+    this.#ended = error;
+    this.#watch?.cancel();
+    this.#wire.destroy();
+    for (const pending of this.#pending) pending.fail(error);
+    this.#pending.clear();
+  }
+
+  async #sendAll(
+    calls: readonly Call[],
+    whole: boolean,
+    dueAt: number,
+  ): Promise<readonly Outcome[]> {
+    const batch = calls.flatMap((call) =>
+      call.asking === true ? [["ASKING"], command(call, whole)] : [command(call, whole)],
+    );
+    const replies = await this.#watched(dueAt, async () => this.#wire.sendAll(batch));
+    let at = 0;
+    return calls.map((call) => {
+      if (call.asking === true) at += 1;
+      const reply = replies[at];
+      at += 1;
+      if (reply === undefined || (!reply.ok && codeOf(reply.error) === undefined))
+        return { ok: false, error: this.#lost(reply?.error) };
+      return reply;
+    });
+  }
+
+  async #watched<T>(dueAt: number, send: () => Promise<T>): Promise<T> {
+    if (this.#ended !== undefined)
+      throw new LinkError("the connection to Redis has ended", { sent: false, cause: this.#ended });
+    return await new Promise<T>((resolve, reject) => {
+      const pending = { dueAt, fail: reject };
+      this.#pending.add(pending);
+      if (dueAt < this.#watchAt) this.#watchUntil(dueAt);
+      send().then(
+        (value) => {
+          this.#settled(pending);
+          resolve(value);
+        },
+        (error: unknown) => {
+          this.#settled(pending);
+          reject(codeOf(error) === undefined ? this.#lost(error) : (error as Error));
+        },
+      );
+    });
+  }
+
+  #settled(pending: Pending): void {
+    this.#pending.delete(pending);
+    if (this.#retired) this.retire();
+  }
+
+  #lost(cause: unknown): LinkError {
+    return this.#ended ?? new LinkError("the connection to Redis was lost", { sent: true, cause });
+  }
+
+  /** One timer for all commands, set for the earliest; it is not moved when that one is answered. */
+  #watchUntil(dueAt: number): void {
+    this.#watch?.cancel();
+    this.#watchAt = dueAt;
+    this.#watch = this.#clock.timer(Math.max(0, dueAt - this.#clock.mono()), () => {
+      this.#watchAt = Number.POSITIVE_INFINITY;
+      const now = this.#clock.mono();
+      let next = Number.POSITIVE_INFINITY;
+      for (const pending of this.#pending) next = Math.min(next, pending.dueAt);
+      if (next <= now)
+        this.end(new LinkError("Redis did not answer in time", { sent: true, late: true }));
+      else if (next !== Number.POSITIVE_INFINITY) this.#watchUntil(next);
+    });
+  }
+}
+
+/** A place for one connection at a time: it is made at the first use, and again after it ended. */
+export class Lane {
+  readonly #dialer: Dialer;
+  readonly #clock: Clock;
+  readonly #address: Address | null;
+  #dialing: Promise<Connection> | undefined;
+  #connection: Connection | undefined;
+  #closed = false;
+
+  constructor(dialer: Dialer, clock: Clock, address: Address | null) {
+    this.#dialer = dialer;
+    this.#clock = clock;
+    this.#address = address;
+  }
+
+  /**
+   * The open connection, or a new one.
+   * @throws LinkError that says that nothing was sent: it could not be made, or not before `dueAt`
+   */
+  async connection(dueAt: number): Promise<Connection> {
+    if (this.#connection?.open === true) return this.#connection;
+    if (this.#closed) throw new LinkError("the connection to Redis was closed", { sent: false });
+    this.#dialing ??= this.#dial().finally(() => {
+      this.#dialing = undefined;
+    });
+    const connection = await this.#dialing;
+    // Whoever waited too long for it has given up: what is sent now would be a ghost.
+    if (this.#clock.mono() >= dueAt)
+      throw new LinkError("Redis could not be reached in time", { sent: false, late: true });
+    return connection;
+  }
+
+  /** The next use makes another connection. */
+  retire(): void {
+    this.#connection?.retire();
+    this.#connection = undefined;
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    // What is being connected is ended as soon as it is there; nobody need wait for that.
+    const closed = new LinkError("the connection to Redis was closed", { sent: true });
+    this.#connection?.end(closed);
+    const dialed = await this.#dialing?.catch(() => undefined);
+    dialed?.end(closed);
+  }
+
+  async #dial(): Promise<Connection> {
+    let connection: Connection | undefined;
+    let timer: Timer | undefined;
+    let abandoned = false;
+    let ended: LinkError | undefined;
+    const dialing = this.#dialer.dial(this.#address, (cause) => {
+      ended = new LinkError("the connection to Redis has ended", { sent: true, cause });
+      connection?.end(ended);
+    });
+    try {
+      const wire = await new Promise<Wire>((resolve, reject) => {
+        // Sentinels and the handshake of a silent server are not bounded by the client's own limits.
+        timer = this.#clock.timer(2 * CONNECT_TIMEOUT_MS, () => {
+          abandoned = true;
+          reject(new Error("no connection in time"));
+        });
+        dialing.then((made) => {
+          if (abandoned) made.destroy();
+          resolve(made);
+        }, reject);
+      });
+      connection = new Connection(wire, this.#clock);
+      if (ended !== undefined) connection.end(ended);
+      this.#connection = connection;
+      return connection;
+    } catch (cause) {
+      throw new LinkError(`Redis could not be reached: ${reasonOf(cause)}`, { sent: false, cause });
+    } finally {
+      timer?.cancel();
+    }
+  }
+}
+
+function reasonOf(cause: unknown): string {
+  if (!(cause instanceof Error)) return "no reason was given";
+  // Node's error for a name with several addresses has no text of its own.
+  const [first] = cause instanceof AggregateError ? (cause.errors as unknown[]) : [];
+  return cause.message === "" && first instanceof Error ? first.message : cause.message;
+}
