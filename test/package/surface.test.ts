@@ -175,6 +175,7 @@ it("ringfence/testing", () => {
         "FakeClock",
         "FakeRandom",
         "describeDriverContract",
+        "describeFaultContract",
         "describeGuardContract",
       ],
     }
