@@ -1,7 +1,7 @@
 /** Histories in columns, for sweeps over tens of millions of events. */
 import { type Ev, type EvKind, type EvOp, KINDS, type NewEv, OPS } from "./history.ts";
 
-/** Row n is the n-th event. Numbers of strings index `strings`; 0 is "none". Rows beyond `length` mean nothing. */
+/** Row n is the n-th event. Locks, grants and resources are numbered apart; 0 is "none". Rows beyond `length` mean nothing. */
 export interface Columns {
   readonly length: number;
   readonly code: Uint8Array;
@@ -16,7 +16,9 @@ export interface Columns {
   readonly low: Uint32Array;
   /** See `FLAG`. */
   readonly flags: Uint8Array;
-  readonly strings: readonly string[];
+  /** Numbers of locks and of resources are below these. */
+  readonly locks: number;
+  readonly resources: number;
 }
 
 /** What `Columns.flags` says. */
@@ -41,18 +43,24 @@ const LOW = 0xffff_ffffn;
 export class ColumnsBuilder {
   #columns: Columns;
   #size: number;
-  readonly #strings: string[] = [""];
-  readonly #numbers = new Map<string, number>();
+  readonly #locks = new Map<string, number>();
+  readonly #grants = new Map<string, number>();
+  readonly #resources = new Map<string, number>();
   #length = 0;
 
   constructor(size = 1024) {
     this.#size = size;
-    this.#columns = empty(size, this.#strings);
+    this.#columns = empty(size);
   }
 
   /** The columns so far; they stay valid until the next `append`. */
   get columns(): Columns {
-    return { ...this.#columns, length: this.#length };
+    return {
+      ...this.#columns,
+      length: this.#length,
+      locks: this.#locks.size + 1,
+      resources: this.#resources.size + 1,
+    };
   }
 
   append(event: Ev | NewEv): void {
@@ -63,9 +71,9 @@ export class ColumnsBuilder {
     code[n] = CODES.get(`${event.k} ${event.f}`) ?? 255;
     t[n] = event.t;
     until[n] = deadline === undefined ? Infinity : event.t + (deadline - (lt ?? event.t));
-    lock[n] = this.#number(event.lock);
-    grant[n] = this.#number(event.grant);
-    res[n] = this.#number(event.res);
+    lock[n] = numberOf(this.#locks, event.lock);
+    grant[n] = numberOf(this.#grants, event.grant);
+    res[n] = numberOf(this.#resources, event.res);
     if (token !== undefined) {
       high[n] = Number(token >> 32n);
       low[n] = Number(token & LOW);
@@ -77,34 +85,27 @@ export class ColumnsBuilder {
     this.#length = n + 1;
   }
 
-  #number(text: string | undefined): number {
-    if (text === undefined) return 0;
-    let number = this.#numbers.get(text);
-    if (number === undefined) {
-      number = this.#strings.push(text) - 1;
-      this.#numbers.set(text, number);
-    }
-    return number;
-  }
-
   #grow(): void {
     this.#size *= 2;
-    const grown = empty(this.#size, this.#strings);
+    const grown = empty(this.#size);
     for (const key of KEYS) grown[key].set(this.#columns[key]);
     this.#columns = grown;
   }
 }
 
-/** A whole history in columns. */
-export function columnsOf(history: Iterable<Ev | NewEv>): Columns {
-  const builder = new ColumnsBuilder();
-  for (const event of history) builder.append(event);
-  return builder.columns;
-}
-
 const KEYS = ["code", "t", "until", "lock", "grant", "res", "high", "low", "flags"] as const;
 
-function empty(size: number, strings: readonly string[]): Columns {
+function numberOf(numbers: Map<string, number>, text: string | undefined): number {
+  if (text === undefined) return 0;
+  let number = numbers.get(text);
+  if (number === undefined) {
+    number = numbers.size + 1;
+    numbers.set(text, number);
+  }
+  return number;
+}
+
+function empty(size: number): Columns {
   return {
     length: 0,
     code: new Uint8Array(size),
@@ -116,6 +117,7 @@ function empty(size: number, strings: readonly string[]): Columns {
     high: new Uint32Array(size),
     low: new Uint32Array(size),
     flags: new Uint8Array(size),
-    strings,
+    locks: 1,
+    resources: 1,
   };
 }
