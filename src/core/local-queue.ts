@@ -127,7 +127,7 @@ export class NameQueue implements TicketOwner, WaiterOwner {
     if (tenure === this.#tenure) this.#tenure = undefined;
     if (tenure === this.#releasing) this.#releasing = undefined;
     this.#pump();
-    if (this.empty) this.#engine.forget(this.name);
+    this.#restIfEmpty();
   }
 
   // --- what a ticket tells ---
@@ -277,6 +277,14 @@ export class NameQueue implements TicketOwner, WaiterOwner {
     return lease;
   }
 
+  /** With nothing left to do, there is nothing left behind either. */
+  #restIfEmpty(): void {
+    if (!this.empty) return;
+    this.#joinTimer?.cancel();
+    this.#joinTimer = undefined;
+    this.#engine.forget(this.name);
+  }
+
   /** The wait of one caller ends without a lease. */
   async #leave(waiter: Waiter, reason: unknown, closing = false): Promise<void> {
     if (waiter.settled) return;
@@ -291,7 +299,7 @@ export class NameQueue implements TicketOwner, WaiterOwner {
       waiter.reject(reason);
       this.#engine.hold.end();
       this.#pump();
-      if (this.empty) this.#engine.forget(this.name);
+      this.#restIfEmpty();
     }
   }
 
@@ -303,7 +311,7 @@ export class NameQueue implements TicketOwner, WaiterOwner {
     waiter.reject(reason);
     this.#engine.hold.end();
     this.#pump();
-    if (this.empty) this.#engine.forget(this.name);
+    this.#restIfEmpty();
   }
 
   /** The waiter's ticket goes to the next one on the same terms; returned when there is none. */

@@ -27,7 +27,8 @@ export class Store {
   readonly locks: Map<string, Lock> = new Map<string, Lock>();
   readonly #tombstones = new Map<string, Tombstone>();
   readonly #floor: TokenFloor;
-  #lockHand: MapIterator<[string, Lock]> = this.locks.entries();
+  /** Where the sweep stands. One that rests keeps every table that the Map has outgrown since, so it is dropped then. */
+  #lockHand: MapIterator<[string, Lock]> | undefined;
   #tombstoneHand: MapIterator<[string, Tombstone]> = this.#tombstones.entries();
   readonly #idle: { readonly name: string; readonly lock: Lock }[] = [];
   #idleHand = 0;
@@ -129,11 +130,15 @@ export class Store {
    * they would stay for ever.
    */
   #sweep(now: number): void {
-    if (this.locks.size < SWEEP_FROM) return;
+    if (this.locks.size < SWEEP_FROM) {
+      this.#lockHand = undefined;
+      return;
+    }
+    this.#lockHand ??= this.locks.entries();
     for (let i = 0; i < 2; i += 1) {
       const next = this.#lockHand.next();
       if (next.done === true) {
-        this.#lockHand = this.locks.entries();
+        this.#lockHand = undefined;
         return;
       }
       const [name, lock] = next.value;
