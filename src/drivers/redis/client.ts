@@ -6,7 +6,6 @@ export interface IoredisClient {
   readonly options: object;
   readonly isCluster: boolean;
   readonly status: string;
-  // biome-ignore lint/suspicious/noExplicitAny: see below
   duplicate(...overrides: never[]): unknown;
 }
 
