@@ -93,6 +93,13 @@ export class ColumnsBuilder {
   }
 }
 
+/** A whole history in columns. */
+export function columnsOf(history: Iterable<Ev | NewEv>): Columns {
+  const builder = new ColumnsBuilder();
+  for (const event of history) builder.append(event);
+  return builder.columns;
+}
+
 const KEYS = ["code", "t", "until", "lock", "grant", "res", "high", "low", "flags"] as const;
 
 function numberOf(numbers: Map<string, number>, text: string | undefined): number {

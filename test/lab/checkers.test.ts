@@ -53,7 +53,8 @@ describe("the checkers", () => {
       it(`${caughtBy}: ${name}`, { timeout: 600_000 }, () => {
         let [applied, caught] = [0, 0];
         const expect1 = caughtBy === "P16" ? { expect: { "fault.pause": 1 } } : {};
-        for (let seed = 1; seed <= MUTANTS; seed += 1) {
+        // Some falsifications fit few histories.
+        for (let seed = 1; seed <= MUTANTS * 10 && applied < MUTANTS / 2; seed += 1) {
           const { events, late } = cleanHistory(seed);
           if (late && caughtBy === "P2") continue;
           const mutant = mutate(events, rndOf(seed + 7));
@@ -68,7 +69,7 @@ describe("the checkers", () => {
             expect(sentence).not.toMatch(/undefined|NaN/);
           }
         }
-        expect(applied).toBeGreaterThan(MUTANTS / 50);
+        expect(applied).toBeGreaterThan(MUTANTS / 10);
         expect(caught).toBe(applied);
       });
   });
