@@ -31,7 +31,7 @@ const LEAVE_MS = 250;
 /** The waiters of one process at one name, first in, first out, and the lease that it holds there. */
 export class NameQueue implements TicketOwner, WaiterOwner {
   readonly name: string;
-  answeredAt: number = -Infinity;
+  answeredAt: number;
   readonly #engine: Engine;
   #head: Waiter | undefined;
   #tail: Waiter | undefined;
@@ -43,6 +43,7 @@ export class NameQueue implements TicketOwner, WaiterOwner {
   #joinTimer: Timer | undefined;
 
   constructor(name: string, engine: Engine) {
+    this.answeredAt = -Infinity;
     this.name = name;
     this.#engine = engine;
   }

@@ -6,6 +6,8 @@ const ALARM_MS = 20;
 /** Without an alarm the boot clock is looked at this often, by the monotonic clock: a wall clock that was set back before
  * a sleep would hide the sleep. */
 const LOOK_MS = 1000;
+/** So often the clocks are read again before a gain is believed. */
+const READ_AGAIN = 3;
 /** The boot clock is read in steps of 10 ms: a smaller gain is noise. */
 const BOOT_STEP_MS = 15;
 
@@ -41,8 +43,10 @@ export class HolderClock {
     this.#clock = clock;
     this.#random = random;
     this.#onAlarm = onAlarm;
+    // In this order: time that passes between the readings may only make a later suspend look longer.
+    const boot = clock.boot();
     const mono = clock.mono();
-    this.#bootOffsetMs = clock.boot() - mono;
+    this.#bootOffsetMs = boot - mono;
     this.#wallOffsetMs = clock.wall() - mono;
     this.#lookedAt = mono;
   }
@@ -54,8 +58,13 @@ export class HolderClock {
 
   /** Milliseconds on the holder's clock. Only differences mean anything. */
   now(): number {
-    const mono = this.#clock.mono();
-    const offset = this.#clock.wall() - mono;
+    let mono = this.#clock.mono();
+    let offset = this.#clock.wall() - mono;
+    // A process that is preempted between the two readings sees a gain that is none: a true one is there again.
+    for (let n = 0; n < READ_AGAIN && offset - this.#wallOffsetMs > ALARM_MS; n += 1) {
+      mono = this.#clock.mono();
+      offset = Math.min(offset, this.#clock.wall() - mono);
+    }
     if (offset - this.#wallOffsetMs > ALARM_MS) this.#alarm(mono, offset);
     else if (offset < this.#wallOffsetMs) this.#setBack(mono, offset);
     else if (mono - this.#lookedAt >= LOOK_MS) this.#noticeSleep(mono);

@@ -149,7 +149,7 @@ export const NO_HEADER: HistoryHeader = {
 
 /**
  * Records a run in memory. Events are appended in the order in which they took place, times never decreasing. What is
- * swept in bulk is put into columns by `ColumnsBuilder`.
+ * swept in bulk is put into columns by `columnsOf`.
  */
 export class History implements Iterable<Ev> {
   readonly header: HistoryHeader;

@@ -83,6 +83,9 @@ it("the driver contract says what does not apply, and why", () => {
     .filter((name) => name.startsWith("does not apply"));
   expect(excused).toEqual([
     "does not apply: time is real (tokens: tokens rise though the wall clock was set back)",
+    "does not apply: time is real, and the fixture names no `keepEntryMs` (queue liveness: a waiter that was silent too long is passed over, and gets no second entry)",
+    "does not apply: time is real, and the fixture names no `keepEntryMs` (queue liveness: a waiter that was silent and comes back stands where it stood, or is told to start anew)",
     'does not apply: waiting is "queue" (polling)',
+    'does not apply: transfer is "no" (exchange)',
   ]);
 });

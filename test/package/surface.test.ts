@@ -175,6 +175,7 @@ it("ringfence/testing", () => {
         "FakeClock",
         "FakeRandom",
         "describeDriverContract",
+        "describeFaultContract",
         "describeGuardContract",
       ],
     }
@@ -217,6 +218,24 @@ it("ringfence/guards/sqlite", () => {
   `);
 });
 
+it("ringfence/redis", () => {
+  expect(all.get("./redis")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "IoredisClient",
+        "NodeRedisClient",
+        "RedisCapabilities",
+        "RedisClient",
+        "RedisDriverOptions",
+        "RedisEfficiencyCapabilities",
+      ],
+      "values": [
+        "redisDriver",
+      ],
+    }
+  `);
+});
+
 it("ringfence/guards/file", () => {
   expect(all.get("./guards/file")).toMatchInlineSnapshot(`
     {
@@ -239,10 +258,11 @@ it("no subpath is left out above, and each really exports what its types say", a
     "./memory",
     "./sqlite",
     "./connect",
-    "./testing",
     "./guards/memory",
     "./guards/sqlite",
     "./guards/file",
+    "./redis",
+    "./testing",
   ]);
   for (const { subpath, code } of entries()) {
     const module = (await import(pathToFileURL(join(ROOT, code)).href)) as object;

@@ -10,8 +10,8 @@
  *   twice the longest ttl. A block belongs to one grant: the next is minted above it.
  * - Order: a free lock is offered to the oldest live waiter, and to no one else for min(its ttl, 3 s); its process is
  *   woken by a message on its own channel, and polls in case that is lost.
- * - Late packets: a release that may be overtaken by an ask leaves a tombstone, and the connection of a command that
- *   got no answer in time is destroyed. Client libraries never send anything of ours again by themselves.
+ * - Late packets: no renewal and no repeated ask ends a lease sooner; a release that may be overtaken by an ask leaves a
+ *   tombstone; the connection of a command that got no answer in time is destroyed; no library sends ours again.
  * - What breaks it: a failover to a replica that lacks the grant, eviction, FLUSHALL, a restart that forgets, a step
  *   of the server's clock. Then two may believe that they hold; only a guard at the resource keeps their effects apart.
  *   Tokens rise over all of that unless the new clock is behind the last grant.

@@ -31,7 +31,7 @@ if mode == 'e' and count == 1 and join ~= 'kept' and ARGV[8] == '' and not (v[1]
 end
 ${LEASE}${TOKENS}
 local function renewed()
-  hold(held, now + ttl, delay, ttl)
+  hold(held, math.max(ends, now + ttl), delay, ttl)
   lasting(ttl + delay)
   return {1, held.first, held.count, held.over, held.before, ttl}
 end
@@ -62,7 +62,7 @@ settle()
 if sole == g and ends > now then return renewed() end
 local own = grant(g)
 if own and own.ends > now then
-  own.ends, own.ttl, own.delay = now + ttl, ttl, delay
+  own.ends, own.ttl, own.delay = math.max(own.ends, now + ttl), ttl, delay
   enter(own)
   return {1, own.first, 1, tonumber(own.over), own.before, ttl}
 end
@@ -166,7 +166,7 @@ export const RENEW: Statement = {
   text: /* lua */ `${HEAD}${LEASE}
 if sole ~= ARGV[1] or ends <= now then return 0 end
 local ttl, delay = tonumber(ARGV[2]), tonumber(ARGV[3])
-hold(held, now + ttl, delay, ttl)
+hold(held, math.max(ends, now + ttl), delay, ttl)
 lasting(ttl + delay)
 return 1
 `,
@@ -184,14 +184,14 @@ export const RENEW_ASIDE: Statement = {
   text: /* lua */ `${HEAD}${LEASE}${ASIDE}
 local g, ttl, delay = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 if sole == g and ends > now then
-  hold(held, now + ttl, delay, ttl)
+  hold(held, math.max(ends, now + ttl), delay, ttl)
   lasting(ttl + delay)
   return {1}
 end
 settle()
 local own = grant(g)
 if own and own.ends > now then
-  own.ends, own.ttl, own.delay = now + ttl, ttl, delay
+  own.ends, own.ttl, own.delay = math.max(own.ends, now + ttl), ttl, delay
   enter(own)
   lasting(ttl + delay)
   return {1}
@@ -291,13 +291,13 @@ local from, g, ttl, delay, count, holder =
   ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[7]
 settle()
 if sole == g and ends > now then
-  hold(held, now + ttl, delay, ttl)
+  hold(held, math.max(ends, now + ttl), delay, ttl)
   lasting(ttl + delay)
   return {1, held.first, held.count, held.over, held.before, ttl}
 end
 local own, old = grant(g), grant(from)
 if own and own.ends > now then
-  own.ends, own.ttl, own.delay = now + ttl, ttl, delay
+  own.ends, own.ttl, own.delay = math.max(own.ends, now + ttl), ttl, delay
   enter(own)
   return {1, own.first, 1, tonumber(own.over), own.before, ttl}
 end

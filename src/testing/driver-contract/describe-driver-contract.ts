@@ -3,6 +3,7 @@ import { registerModules } from "../register-modules.ts";
 import type { ContractModule, ContractRunner, DriverFixture } from "./fixture.ts";
 import { blocks } from "./modules/blocks.ts";
 import { declaration } from "./modules/declaration.ts";
+import { transfers } from "./modules/exchange.ts";
 import { exclusive } from "./modules/exclusive.ts";
 import { lockDelay } from "./modules/lock-delay.ts";
 import { namespaces } from "./modules/namespaces.ts";
@@ -36,6 +37,7 @@ const MODULES: readonly ContractModule[] = [
   revoke,
   lockDelay,
   takeover,
+  transfers,
   records,
   namespaces,
 ];

@@ -37,6 +37,11 @@ export interface DriverFixture<C extends Capabilities = Capabilities> {
    * in fake time, and in real time the shortest that the driver allows, but at least 400 ms.
    */
   readonly lapsingTtlMs?: number;
+  /**
+   * How long an entry near the head of the queue is kept without being heard of, in milliseconds. In real time the tests
+   * of silent waiters run only where it is given and at most 4 s.
+   */
+  readonly keepEntryMs?: number;
   /** How much later than its due time a backend may notice a lapse; 0 in fake time and 500 ms in real time by default. */
   readonly lagMs?: number;
 }

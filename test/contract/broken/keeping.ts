@@ -1,9 +1,12 @@
 import type { Ask, Backend, GrantRef } from "../../../src/core/driver.ts";
+import { Grant } from "../../../src/drivers/memory/grant.ts";
+import { twistedDriver } from "../twisted-driver.ts";
 import {
   asking,
   type BrokenDriver,
   holdersOf,
   releasing,
+  sabotaged,
   twisted,
   without,
 } from "./broken-driver.ts";
@@ -94,17 +97,28 @@ export const KEEPING_FAULTS: readonly BrokenDriver[] = [
       },
     };
   }),
-  twisted(
-    "a repeated ask sets the ttl, whatever was renewed since",
-    "a late repeated ask does not end a lease that was renewed for longer",
-    (inner) => ({
-      async attempt(ask, io) {
-        const answer = await inner.attempt(ask, io);
-        if (answer.kind === "granted") await inner.renew([ask], io);
-        return answer;
-      },
-    }),
-  ),
+  {
+    ...sabotaged(
+      "a repeated ask sets the ttl, whatever was renewed since",
+      "a late repeated ask does not end a lease that was renewed for longer",
+      Grant.prototype,
+      "restart",
+      () =>
+        function (this: Grant, now, terms) {
+          this.expiresAt = now + terms.ttlMs;
+          this.ttlMs = terms.ttlMs;
+          this.lockDelayMs = terms.lockDelayMs;
+        },
+    ),
+    make: () =>
+      twistedDriver((inner) => ({
+        async attempt(ask, io) {
+          const answer = await inner.attempt(ask, io);
+          if (answer.kind === "granted") await inner.renew([ask], io);
+          return answer;
+        },
+      })),
+  },
   twisted(
     "a batch is answered backwards",
     "a batch tells about each lease, in the order asked",

@@ -10,7 +10,10 @@ export function openSessionDriver(): OpenedDriver {
   const memory = twistedDriver((inner) => ({
     async attempt(ask, io) {
       const answer = await inner.attempt({ ...ask, ttlMs: FOR_EVER_MS }, io);
-      return answer.kind === "busy" ? { ...answer, keepEntryMs: Number.POSITIVE_INFINITY } : answer;
+      if (answer.kind !== "busy") return answer;
+      // Leases have no end that could be waited for: whoever hears no wake-up asks again once a ttl.
+      const askAgainMs = Math.min(answer.askAgainMs, ask.ttlMs);
+      return { ...answer, askAgainMs, keepEntryMs: Number.POSITIVE_INFINITY };
     },
     async inspect(name, io) {
       const record = await inner.inspect(name, io);
@@ -31,19 +34,25 @@ export function openSessionDriver(): OpenedDriver {
       const inner = await memory.open(context);
       const asks = new Map<string, Ask>();
       const io = { timeoutMs: 1000, signal: new AbortController().signal };
+      const end = async (): Promise<void> => {
+        for (const { name, grantId, ...ask } of asks.values()) {
+          const revoked = await inner.revoke({ name, grantId, now: false }, io);
+          if (revoked.kind === "gone") await inner.release([{ ...ask, name, grantId }], io);
+        }
+        asks.clear();
+      };
       const backend: Backend = {
         ...inner,
         async attempt(ask, callersIo) {
           asks.set(ask.grantId, ask);
           return inner.attempt(ask, callersIo);
         },
+        async close() {
+          await end();
+          await inner.close();
+        },
       };
-      ends.set(backend, async () => {
-        for (const { name, grantId, ...ask } of asks.values()) {
-          const revoked = await inner.revoke({ name, grantId, now: false }, io);
-          if (revoked.kind === "gone") await inner.release([{ ...ask, name, grantId }], io);
-        }
-      });
+      ends.set(backend, end);
       return backend;
     },
   };

@@ -1,9 +1,38 @@
 import assert from "node:assert/strict";
-import { anyOf, type ContractModule, nobodyCounts, noQueue, noTtl } from "../fixture.ts";
+import {
+  anyOf,
+  type ContractModule,
+  type DriverFixture,
+  nobodyCounts,
+  noQueue,
+  noTtl,
+} from "../fixture.ts";
 import { pair, type World } from "../world.ts";
 
 /** Real tests wait no longer than this for a waiter to be counted as dead. */
 const PATIENCE_MS = 4000;
+
+/** Entries that are numbered when they come in cannot be passed over and keep their place. */
+function numbered({ declares }: DriverFixture): string | null {
+  return declares.mints === "at-enqueue" ? 'mints is "at-enqueue"' : null;
+}
+
+/** In real time a test waits only for a silence that the fixture says to be short. */
+function impatient({ time, keepEntryMs = Infinity }: DriverFixture): string | null {
+  if (time === "fake" || keepEntryMs <= PATIENCE_MS) return null;
+  return keepEntryMs === Infinity
+    ? "time is real, and the fixture names no `keepEntryMs`"
+    : `time is real, and a silent waiter counts for ${keepEntryMs} ms`;
+}
+
+/** What the driver says must fit what the fixture promised, or the test would wait for minutes. */
+function heardInTime({ fixture, fake }: World, keepEntryMs: number): void {
+  const promised = fixture.keepEntryMs ?? Infinity;
+  assert.ok(
+    fake !== null || keepEntryMs <= promised,
+    `expected an entry to be kept for ${promised} ms at most, as the fixture says, got ${keepEntryMs} ms`,
+  );
+}
 
 /** Nobody who stopped holds up the others. */
 export const queueLiveness: ContractModule = {
@@ -92,9 +121,7 @@ export const queueLiveness: ContractModule = {
     },
     {
       promise: "a waiter that was silent too long is passed over, and gets no second entry",
-      excuse: anyOf(noTtl, ({ declares }) =>
-        declares.mints === "at-enqueue" ? 'mints is "at-enqueue"' : null,
-      ),
+      excuse: anyOf(noTtl, numbered, impatient),
       async run(world: World): Promise<void> {
         const name = world.name();
         const [holder, silent] = await pair(world);
@@ -103,7 +130,7 @@ export const queueLiveness: ContractModule = {
         const one = await silent.queue(name);
         const two = await next.queue(name);
         const { keepEntryMs } = one.told;
-        if (world.fake === null && keepEntryMs > PATIENCE_MS) return;
+        heardInTime(world, keepEntryMs);
         assert.ok(Number.isFinite(keepEntryMs), "expected an entry to be kept for some time only");
         for (let i = 0; i < 4; i += 1) {
           await world.wait((keepEntryMs + world.lagMs) / 4);
@@ -124,9 +151,7 @@ export const queueLiveness: ContractModule = {
     {
       promise:
         "a waiter that was silent and comes back stands where it stood, or is told to start anew",
-      excuse: anyOf(noTtl, ({ declares }) =>
-        declares.mints === "at-enqueue" ? 'mints is "at-enqueue"' : null,
-      ),
+      excuse: anyOf(noTtl, numbered, impatient),
       async run(world: World): Promise<void> {
         const name = world.name();
         const [holder, silent] = await pair(world);
@@ -135,7 +160,7 @@ export const queueLiveness: ContractModule = {
         const one = await silent.queue(name);
         const two = await next.queue(name);
         const { keepEntryMs } = one.told;
-        if (world.fake === null && keepEntryMs > PATIENCE_MS) return;
+        heardInTime(world, keepEntryMs);
         for (let i = 0; i < 4; i += 1) {
           await world.wait((keepEntryMs + world.lagMs) / 4);
           await next.busy({ ...two, join: "kept" });

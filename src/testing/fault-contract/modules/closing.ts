@@ -26,7 +26,7 @@ async function closeIn(world: FaultWorld, state: LinkState): Promise<void> {
   // Into the middle of a renewal.
   await world.wait(world.ttlMs * 0.4);
   await world.settle(one.locks.close(), world.ttlMs + world.lagMs, "the close");
-  const error = await world.rejection(waiting.lease, 0, "the wait");
+  const error = await world.rejection(waiting.lease, world.lagMs, "the wait");
   assert.ok(error instanceof ManagerClosedError, String(error));
   await isOver(world, one);
   one.link.become("clear");
@@ -47,7 +47,7 @@ export const closing: FaultModule = {
         const other = await world.acquire(two, world.name());
         const waiting = await world.waiting(one, other.name);
         await world.settle(one.locks.close(), world.ttlMs + world.lagMs, "the close");
-        const error = await world.rejection(waiting.lease, 0, "the wait");
+        const error = await world.rejection(waiting.lease, world.lagMs, "the wait");
         assert.ok(error instanceof ManagerClosedError, String(error));
         assert.deepEqual((await world.record(name)).held, []);
         assert.deepEqual((await world.record(other.name)).pending, []);

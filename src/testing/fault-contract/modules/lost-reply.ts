@@ -82,12 +82,12 @@ export const lostReply: FaultModule = {
           const held = await world.acquire(holder, name);
           waiter.link.catch("attempt", way);
           const leaving = new AbortController();
+          const again = waiter.link.count("attempt") + 1;
           const waiting = waiter.locks.acquire(name, { signal: leaving.signal });
           waiting.catch(() => undefined);
-          const again = waiter.link.count("attempt") + 1;
           await world.until(
             () => waiter.link.count("attempt") > again,
-            world.ttlMs,
+            world.turnMs(),
             "the waiter asks again",
           );
           await world.wait(world.lagMs / 10);

@@ -67,10 +67,10 @@ export const outages: FaultModule = {
         const [holder, waiter] = [await world.process(), await world.process()];
         await world.acquire(holder, name);
         // Long enough for a poll of whoever is first to fall into the outage.
-        const wait = Math.max(world.ttlMs, 2500);
+        const wait = world.ttlMs * 1.5;
         const waiting = await world.waiting(waiter, name, { wait });
         waiter.link.become("refusing");
-        const error = await world.rejection(waiting.lease, wait + world.lagMs, "the wait");
+        const error = await world.rejection(waiting.lease, wait + world.lagMs + 1000, "the wait");
         assert.ok(error instanceof BackendUnavailableError, String(error));
       },
     },
