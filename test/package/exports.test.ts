@@ -37,9 +37,17 @@ it("subpaths are named after their folders: drivers by their own name, everythin
   }
 });
 
-it("the library part needs no package: the command has one, SQLite's substitute is optional", () => {
-  const { dependencies = {}, optionalDependencies = {}, peerDependencies = {} } = manifest();
+it("the library part needs no package: the command has one, SQLite's substitute and all clients are optional", () => {
+  const {
+    dependencies = {},
+    optionalDependencies = {},
+    peerDependencies = {},
+    ...more
+  } = manifest();
   expect(Object.keys(dependencies)).toEqual(["commander"]);
   expect(Object.keys(optionalDependencies)).toEqual(["libsql"]);
-  expect(Object.keys(peerDependencies)).toEqual([]);
+  const peers = Object.keys(peerDependencies);
+  expect(peers).toEqual(["ioredis", "redis"]);
+  const meta = more.peerDependenciesMeta ?? {};
+  expect(peers.filter((peer) => meta[peer]?.optional !== true)).toEqual([]);
 });
