@@ -101,6 +101,25 @@ it("docs/guarantees.md shows each driver's fencing", () => {
   expect(cells).toEqual(drivers.map(({ fencing }) => fencing));
 });
 
+it("docs/field-cases.md names tests that exist, and every case that a test names", () => {
+  const page = text("docs/field-cases.md");
+  const shown = [...page.matchAll(/\]\(\.\.\/([^)]+)\): \*(.+?)\*(?=<br>| \|)/g)];
+  const missing = shown.filter(([, path = "", name = ""]) => {
+    // As it stands in the source, where quotes and backticks may be escaped.
+    const source = text(path).replace(/\\(["`])/g, "$1");
+    return !source.includes(name);
+  });
+  expect(missing.map(([, path, name]) => `${path}: ${name}`)).toEqual([]);
+  expect(shown.length).toBeGreaterThan(80);
+  const tests = execFileSync("git", ["ls-files", "test/*.test.ts"], { cwd: ROOT }).toString();
+  const named = tests
+    .trim()
+    .split("\n")
+    .flatMap((path) => [...text(path).matchAll(/\(((?:[BS]\d+, )*B\d+(?:, [BS]\d+)*)\)/g)])
+    .flatMap(([, cases = ""]) => cases.split(", ").filter((name) => name.startsWith("B")));
+  expect([...new Set(named)].filter((name) => !page.includes(`| ${name} |`))).toEqual([]);
+});
+
 it("the changelog uses its five headings, in order", () => {
   const order = ["Safety", "Added", "Changed", "Fixed", "Removed"];
   for (const version of text("CHANGELOG.md").split(/^## /m).slice(1)) {
