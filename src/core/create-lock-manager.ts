@@ -55,9 +55,12 @@ class Manager {
     return await request(this.#engine, name, args);
   }
 
-  async acquire(name: string, options?: Options): Promise<LiveLease> {
-    const terms = this.#engine.termsFor(name, options, CALL_OPTIONS.acquire);
-    return await this.#engine.acquire(name, terms, options?.signal);
+  /** Not async, which would make a second promise for every lease: this is the way that everybody takes. */
+  acquire(name: string, options?: Options): PromiseLike<LiveLease> {
+    return new Promise((resolve, reject) => {
+      const terms = this.#engine.termsFor(name, options, CALL_OPTIONS.acquire);
+      this.#engine.enter(name, terms, options?.signal, resolve, reject);
+    });
   }
 
   async tryAcquire(name: string, options?: Options): Promise<LiveLease | null> {

@@ -6,6 +6,9 @@ export interface Due {
   dueAt: number;
 }
 
+/** What is due in one millisecond: mostly one item; `null` where the last one was taken out. */
+type Bucket<T> = T | Set<T> | null;
+
 /**
  * Many things that are due at their own times, behind one timer. Adding and removing cost the same with ten and with a
  * hundred thousand: entries share a bucket per millisecond, and only the buckets are kept in a heap.
@@ -15,7 +18,10 @@ export class DueQueue<T extends Due> {
   readonly #now: () => number;
   readonly #onDue: (items: T[]) => void;
   readonly #ref: boolean;
-  readonly #buckets = new Map<number, Set<T>>();
+  readonly #buckets = new Map<number, Bucket<T>>();
+  /** The tick whose bucket was emptied last, still there: what comes and goes within a millisecond finds it again. */
+  #spare = -1;
+  #size = 0;
   #heap: number[] = [];
   #timer: Timer | undefined;
   #armedFor = Infinity;
@@ -30,44 +36,56 @@ export class DueQueue<T extends Due> {
 
   /**
    * Queues the item for `at`, or moves it there; Infinity takes it out. With `slackMs` it may come up to so much
-   * earlier, which lets many items share a bucket.
+   * earlier, which lets many items share a bucket. `now`: a reading of the queue's clock that the caller just took.
    */
-  set(item: T, at: number, slackMs = 0): void {
+  set(item: T, at: number, slackMs = 0, now?: number): void {
     const grain = slackMs >= 2 ? 2 ** Math.floor(Math.log2(slackMs)) : 1;
     const early = Math.floor(at / grain) * grain;
     // What is nearly due gets its exact time: an early bucket in the past would fire for nothing, again and again.
-    const tick = grain > 1 && early > this.#now() ? early : Math.ceil(at);
+    const tick = grain > 1 && early > (now ?? this.#now()) ? early : Math.ceil(at);
     if (item.dueAt === tick) return;
     this.delete(item);
     if (tick === Infinity) return;
     item.dueAt = tick;
+    this.#size += 1;
     const bucket = this.#buckets.get(tick);
-    if (bucket !== undefined) {
-      bucket.add(item);
-      return;
-    }
-    this.#buckets.set(tick, new Set<T>().add(item));
-    push(this.#heap, tick);
-    // Ticks of emptied buckets stay in the heap until there are too many of them.
-    if (this.#heap.length > 2 * this.#buckets.size + 64)
-      this.#heap = [...this.#buckets.keys()].sort((a, b) => a - b);
+    if (bucket instanceof Set) bucket.add(item);
+    else
+      this.#buckets.set(
+        tick,
+        bucket === undefined || bucket === null ? item : new Set<T>([bucket, item]),
+      );
+    if (bucket === undefined) {
+      push(this.#heap, tick);
+      // Ticks of emptied buckets stay in the heap until there are too many of them.
+      if (this.#heap.length > 2 * this.#buckets.size + 64)
+        this.#heap = [...this.#buckets.keys()].sort((a, b) => a - b);
+    } else if (tick === this.#spare) this.#spare = -1;
     if (tick < this.#armedFor) this.#arm(tick);
   }
 
   delete(item: T): void {
-    if (item.dueAt < 0) return;
-    const bucket = this.#buckets.get(item.dueAt);
-    bucket?.delete(item);
-    if (bucket?.size === 0) this.#buckets.delete(item.dueAt);
+    const tick = item.dueAt;
+    if (tick < 0) return;
     item.dueAt = -1;
+    this.#size -= 1;
+    const bucket = this.#buckets.get(tick);
+    if (bucket instanceof Set && bucket.size > 1) bucket.delete(item);
+    else {
+      this.#buckets.set(tick, null);
+      if (this.#spare >= 0) this.#buckets.delete(this.#spare);
+      this.#spare = tick;
+    }
     // A timer that nobody needs any more may fire for nothing, but must not keep the process alive.
-    if (this.#ref && this.#buckets.size === 0) this.#disarm();
+    if (this.#ref && this.#size === 0) this.#disarm();
   }
 
   /** Takes everything out and stops the timer. */
   clear(): void {
     for (const item of this.items()) item.dueAt = -1;
     this.#buckets.clear();
+    this.#spare = -1;
+    this.#size = 0;
     this.#heap = [];
     this.#disarm();
   }
@@ -79,7 +97,7 @@ export class DueQueue<T extends Due> {
 
   /** Everything queued, in no order. */
   *items(): IterableIterator<T> {
-    for (const bucket of this.#buckets.values()) yield* bucket;
+    for (const bucket of this.#buckets.values()) yield* listOf(bucket);
   }
 
   /** Hands out what is due now; also called from outside when the clock jumped. */
@@ -88,18 +106,22 @@ export class DueQueue<T extends Due> {
     const due: T[] = [];
     for (let tick = this.#heap[0]; tick !== undefined && tick <= now; tick = this.#heap[0]) {
       pop(this.#heap);
-      for (const item of this.#buckets.get(tick) ?? []) {
+      for (const item of listOf(this.#buckets.get(tick))) {
         item.dueAt = -1;
         due.push(item);
       }
       this.#buckets.delete(tick);
+      if (tick === this.#spare) this.#spare = -1;
     }
+    this.#size -= due.length;
     this.#rearm();
     if (due.length > 0) this.#onDue(due);
   }
 
   #rearm(): void {
     this.#disarm();
+    this.#buckets.delete(this.#spare);
+    this.#spare = -1;
     // Ticks whose bucket was emptied meanwhile ask for no timer.
     let tick = this.#heap[0];
     for (; tick !== undefined && !this.#buckets.has(tick); tick = this.#heap[0]) pop(this.#heap);
@@ -124,6 +146,11 @@ export class DueQueue<T extends Due> {
     this.#timer = undefined;
     this.#armedFor = Infinity;
   }
+}
+
+function listOf<T>(bucket: Bucket<T> | undefined): Iterable<T> {
+  if (bucket === null || bucket === undefined) return [];
+  return bucket instanceof Set ? bucket : [bucket];
 }
 
 function push(heap: number[], value: number): void {

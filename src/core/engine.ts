@@ -11,6 +11,7 @@ import type { Random } from "./random.ts";
 import type { Returns } from "./returns.ts";
 import type { GrantIds, Tenure } from "./tenure.ts";
 import type { HolderClock } from "./validity.ts";
+import type { Wakes } from "./wakes.ts";
 
 /** The parts of one manager that its queues, tickets and leases share. */
 export interface Engine {
@@ -27,7 +28,7 @@ export interface Engine {
   readonly hold: ProcessHold;
   readonly keeper: { deadlineMs(lease: LiveLease): number };
   /** Waiting tickets by grant id, for wake-ups. */
-  readonly wakes: Map<string, { wake(): void }>;
+  readonly wakes: Wakes;
   /** Waiters by the time at which something is due for them. */
   readonly waits: DueQueue<WaitingPlace>;
   /** No lease is given any more. */

@@ -46,8 +46,8 @@ export class Keepalive {
     );
   }
 
-  /** Starts to look after a tenure, or looks again after its times changed. */
-  schedule(tenure: Tenure): void {
+  /** Starts to look after a tenure, or looks again after its times changed. `now`: a reading of the holder's clock. */
+  schedule(tenure: Tenure, now?: number): void {
     const lease = tenure.lease;
     if (tenure.over || lease === undefined) {
       this.#due.delete(tenure);
@@ -55,7 +55,7 @@ export class Keepalive {
     }
     const end = Math.min(tenure.deadline, lease.holdUntil);
     const renewAt = this.#renews(tenure) ? tenure.renewAt : Infinity;
-    if (renewAt < end) this.#due.set(tenure, renewAt, tenure.ttlMs / 100);
+    if (renewAt < end) this.#due.set(tenure, renewAt, tenure.ttlMs / 100, now);
     else this.#due.set(tenure, end);
   }
 

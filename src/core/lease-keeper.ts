@@ -1,15 +1,18 @@
+import type { GrantRef } from "./driver.ts";
 import { type Duration } from "./duration.ts";
 import { BackendError, UnsupportedError } from "./errors.ts";
 import { encodeExport } from "./exported.ts";
 import type { ReleaseOutcome } from "./lease.ts";
-import type { LeaseOutput } from "./lease-state.ts";
+import type { LeaseInput, LeaseOutput } from "./lease-state.ts";
 import { asBackendError } from "./link.ts";
 import type { Keeper, LiveLease } from "./live-lease.ts";
 import type { ManagerEngine } from "./manager.ts";
 import { parseTtl } from "./options.ts";
-import type { ReturnOutcome } from "./returns.ts";
+import type { ReturnOrder, ReturnOutcome } from "./returns.ts";
 import { writeSequencer } from "./sequencer.ts";
 import type { Tenure } from "./tenure.ts";
+
+const CONFIRMED: LeaseInput = { kind: "confirmed" };
 
 /** What a manager does for its leases. */
 export class LeaseKeeper implements Keeper {
@@ -97,35 +100,42 @@ export class LeaseKeeper implements Keeper {
     }
   }
 
-  async release(lease: LiveLease): Promise<ReleaseOutcome> {
+  release(lease: LiveLease, done: (outcome: ReleaseOutcome) => void): void {
     const { tenure } = lease;
     const { queue } = tenure;
     if (!this.#engine.closing && queue.handOn(lease)) {
       this.#confirmed(lease);
-      return "released";
+      done("released");
+      return;
     }
     this.#engine.keepalive.stop(tenure);
     queue.releasing(tenure);
-    const outcome = await this.giveBack(tenure);
-    if (outcome.kind === "released") this.#confirmed(lease);
-    // Gone before its deadline: the store forgot it, or somebody took it. The holder hears of it now.
-    if (outcome.kind === "gone") lease.apply({ kind: "gone", reason: outcome.reason });
-    queue.ended(tenure);
-    return outcome.kind === "gone" ? "already-lost" : outcome.kind;
+    this.#engine.returns.begin(this.#orderOf(tenure, tenure.ref()), (outcome) => {
+      if (outcome.kind === "released") this.#confirmed(lease);
+      // Gone before its deadline: the store forgot it, or somebody took it. The holder hears of it now.
+      if (outcome.kind === "gone") lease.apply({ kind: "gone", reason: outcome.reason });
+      queue.ended(tenure);
+      done(outcome.kind === "gone" ? "already-lost" : outcome.kind);
+    });
   }
 
   /** Gives a tenure's record back; with `raiseTo` the name's counter is raised in the same step. */
   async giveBack(tenure: Tenure, raiseTo?: bigint): Promise<ReturnOutcome> {
+    const ref = raiseTo === undefined ? tenure.ref() : { ...tenure.ref(), raiseTo };
+    return await this.#engine.returns.give(this.#orderOf(tenure, ref));
+  }
+
+  #orderOf(tenure: Tenure, ref: GrantRef): ReturnOrder {
     const { requestTimeoutMs } = tenure.terms;
     tenure.returning ??= { late: tenure.late, maybeFreed: false, tries: 0 };
-    return await this.#engine.returns.give({
-      ref: raiseTo === undefined ? tenure.ref() : { ...tenure.ref(), raiseTo },
+    return {
+      ref,
       late: tenure.late,
       timeoutMs: requestTimeoutMs,
       budgetMs: requestTimeoutMs,
       oursUntilMs: tenure.deadline - this.#engine.holderClock.sleptMs,
       progress: tenure.returning,
-    });
+    };
   }
 
   async export(lease: LiveLease): Promise<string> {
@@ -153,7 +163,7 @@ export class LeaseKeeper implements Keeper {
   }
 
   #confirmed(lease: LiveLease): void {
-    lease.apply({ kind: "confirmed" });
+    lease.apply(CONFIRMED);
     const { events } = this.#engine;
     if (events.wants("released"))
       events.emit("released", { ...this.#facts(lease), heldMs: this.now() - lease.acquiredAt });

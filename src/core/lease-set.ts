@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from "./errors.ts";
-import type { LeaseSet, ReleaseOutcome } from "./lease.ts";
+import type { ReleaseOutcome } from "./lease.ts";
 import type { LiveLease } from "./live-lease.ts";
 import type { AcquireOptions } from "./lock-manager.ts";
 import { compareNames } from "./lock-name.ts";
@@ -58,7 +58,7 @@ export async function acquireAll(
   engine: ManagerEngine,
   names: readonly string[],
   options: AcquireOptions<never> | undefined,
-): Promise<LeaseSet> {
+): Promise<LiveLeaseSet> {
   if (!(names instanceof Array) || names.length === 0)
     throw new InvalidArgumentError("Expected a list of at least one lock name.");
   const checked = names.map((name) => ({

@@ -30,10 +30,20 @@ export type LeaseInput =
 /** What the holder is told after a step; each at most once. */
 export type LeaseOutput = "jeopardy" | "safe" | "lost" | null;
 
+/** What one input does. */
+interface Step {
+  readonly phase: Phase;
+  readonly output: LeaseOutput;
+}
+
 const HELD: Phase = { state: "held" };
 const EXPORTED: Phase = { state: "exported" };
 const RELEASING: Phase = { state: "released", confirmed: false };
 const RELEASED: Phase = { state: "released", confirmed: true };
+
+// Every lease takes these two steps: they are made once.
+const TO_RELEASING: Step = { phase: RELEASING, output: null };
+const TO_RELEASED: Step = { phase: RELEASED, output: null };
 
 /** The state of a fresh lease. */
 export const FRESH: Phase = HELD;
@@ -43,10 +53,7 @@ export const FRESH: Phase = HELD;
  * or exported. Terminal states stay, with one exception: a release that finds the record gone before the deadline turns
  * `released` into `lost`.
  */
-export function step(
-  phase: Phase,
-  input: LeaseInput,
-): { readonly phase: Phase; readonly output: LeaseOutput } {
+export function step(phase: Phase, input: LeaseInput): Step {
   const same = { phase, output: null } as const;
   if (phase.state === "released") return whileReleasing(phase, input);
   if (phase.state === "lost" || phase.state === "exported") return same;
@@ -66,7 +73,7 @@ export function step(
     case "gone":
       return { phase: { state: "lost", reason: input.reason }, output: "lost" };
     case "release":
-      return { phase: RELEASING, output: null };
+      return TO_RELEASING;
     case "export":
       return { phase: EXPORTED, output: null };
     case "confirmed":
@@ -74,11 +81,8 @@ export function step(
   }
 }
 
-function whileReleasing(
-  phase: Phase & { state: "released" },
-  input: LeaseInput,
-): { readonly phase: Phase; readonly output: LeaseOutput } {
-  if (input.kind === "confirmed") return { phase: RELEASED, output: null };
+function whileReleasing(phase: Phase & { state: "released" }, input: LeaseInput): Step {
+  if (input.kind === "confirmed") return TO_RELEASED;
   if (input.kind === "gone" && !phase.confirmed)
     return { phase: { state: "lost", reason: input.reason }, output: "lost" };
   return { phase, output: null };

@@ -18,21 +18,36 @@ import {
   QuorumError,
 } from "./errors.ts";
 
+/** A step at an open backend. */
+type Run<T> = (backend: Backend, io: Io) => PromiseLike<T>;
+
+/** A step at the backend, and who hears of its end. */
+export interface Step<T> {
+  /** Called once the backend is open. */
+  run(backend: Backend, io: Io): PromiseLike<T>;
+  answered(value: T): void;
+  failed(error: DriverError): void;
+}
+
 /** How long opening and probing a backend may take. */
 const OPEN_MS = 10_000;
 
-/** One call's limits; the signal is made only for a driver that reads it. */
-class CallIo implements Io, Due {
+/** One step on its way, and its limits. The signal is made only for a driver that reads it. */
+class Call<T> implements Io, Due {
   dueAt = -1;
   readonly timeoutMs: number;
-  /** Called when nobody waits for an answer any more. */
-  readonly expire: (io: CallIo, why: string) => void;
-  #controller: AbortController | undefined;
+  /** It was given up: nobody waits for an answer any more. */
   over = false;
+  readonly #step: Step<T>;
+  readonly #givenUp: (why: string) => DriverError;
+  /** It has its answer, or was given up: what comes later is dropped. */
+  #settled = false;
+  #controller: AbortController | undefined;
 
-  constructor(timeoutMs: number, expire: (io: CallIo, why: string) => void) {
+  constructor(timeoutMs: number, step: Step<T>, givenUp: (why: string) => DriverError) {
     this.timeoutMs = timeoutMs;
-    this.expire = expire;
+    this.#step = step;
+    this.#givenUp = givenUp;
   }
 
   get signal(): AbortSignal {
@@ -41,10 +56,39 @@ class CallIo implements Io, Due {
     return this.#controller.signal;
   }
 
-  end(): void {
-    this.over = true;
-    this.#controller?.abort();
+  /** Waits for the answer, among the calls that have a limit. */
+  await(answer: PromiseLike<T>, among: DueQueue<Limited>): void {
+    answer.then(
+      (value) => {
+        if (this.#settled) return;
+        this.#settled = true;
+        among.delete(this);
+        this.#step.answered(value);
+      },
+      (error: unknown) => {
+        if (this.#settled) return;
+        this.#settled = true;
+        among.delete(this);
+        this.#step.failed(asDriverError(error));
+      },
+    );
   }
+
+  giveUp(why: string): void {
+    this.over = true;
+    this.#settled = true;
+    this.#controller?.abort();
+    this.#step.failed(this.#givenUp(why));
+  }
+}
+
+/** An opening that may have been given up meanwhile. */
+type Opening = Io & { readonly over: boolean };
+
+/** A call that can be given up. */
+interface Limited extends Due {
+  readonly timeoutMs: number;
+  giveUp(why: string): void;
 }
 
 /** A driver's error, whatever copy of the package made it; anything else is the driver's own fault. */
@@ -60,6 +104,11 @@ export function asDriverError(error: unknown): DriverError {
   return new DriverError("config", "unknown", "the driver failed in an unexpected way", {
     cause: error,
   });
+}
+
+/** A driver that throws instead of rejecting is heard all the same. */
+async function thrown(error: unknown): Promise<never> {
+  throw asDriverError(error);
 }
 
 /** What a caller of the library sees of a driver's error. */
@@ -100,7 +149,7 @@ export class Link {
   readonly #trustSettings: boolean;
   readonly #clock: Clock;
   /** What is under way, by the time at which it is given up. Who waits for it keeps the process alive, not this. */
-  readonly #calls: DueQueue<CallIo>;
+  readonly #calls: DueQueue<Limited>;
   #opening: Promise<Backend> | undefined;
   #backend: Backend | undefined;
   #closed = false;
@@ -119,45 +168,50 @@ export class Link {
       context.clock,
       () => context.clock.mono(),
       (due) => {
-        for (const io of due) io.expire(io, `no answer within ${Math.round(io.timeoutMs)} ms`);
+        for (const call of due) call.giveUp(`no answer within ${Math.round(call.timeoutMs)} ms`);
       },
     );
   }
 
-  /**
-   * One step at the backend. Rejects with a `DriverError` only; after `timeoutMs` with outcome `unknown`, and whatever
-   * comes later is dropped.
-   */
-  async call<T>(timeoutMs: number, run: (backend: Backend, io: Io) => Promise<T>): Promise<T> {
-    if (this.#closed) throw new DriverError("unavailable", "not-applied", "the manager is closed");
-    return await new Promise<T>((resolve, reject) => {
-      const io = new CallIo(timeoutMs, (over, why) => {
-        over.end();
-        // A backend that was never opened was never asked either.
-        const outcome = this.#backend === undefined ? "not-applied" : "unknown";
-        reject(new DriverError("timeout", outcome, why));
-      });
-      this.#calls.set(io, this.#clock.mono() + timeoutMs);
-      const backend = this.#backend;
-      const answer =
-        backend === undefined
-          ? this.#open().then(async (opened) => {
-              // Nobody waits for the answer any more, and what would be granted now would be nobody's.
-              if (io.over) throw new DriverError("timeout", "not-applied", "open too late");
-              return await run(opened, io);
-            })
-          : run(backend, io);
-      answer.then(
-        (value) => {
-          this.#calls.delete(io);
-          resolve(value);
-        },
-        (error: unknown) => {
-          this.#calls.delete(io);
-          reject(asDriverError(error));
-        },
-      );
+  /** One step at the backend, as `perform` does it. Rejects with a `DriverError` only. */
+  async call<T>(timeoutMs: number, run: Run<T>): Promise<T> {
+    return await new Promise<T>((answered, failed) => {
+      this.perform(timeoutMs, { run, answered, failed });
     });
+  }
+
+  /**
+   * One step at the backend, which hears of its end once, and never before this returns. After `timeoutMs` it has failed
+   * with outcome `unknown`, and whatever comes later is dropped. `mono`: a reading of the clock that was just taken.
+   */
+  perform<T>(timeoutMs: number, step: Step<T>, mono: number = this.#clock.mono()): void {
+    const call = new Call<T>(timeoutMs, step, this.#givenUp);
+    let answer: PromiseLike<T>;
+    if (this.#closed)
+      answer = thrown(new DriverError("unavailable", "not-applied", "the manager is closed"));
+    else {
+      this.#calls.set(call, mono + timeoutMs);
+      const backend = this.#backend;
+      try {
+        answer = backend === undefined ? this.#openAnd(step, call) : step.run(backend, call);
+      } catch (error) {
+        answer = thrown(error);
+      }
+    }
+    call.await(answer, this.#calls);
+  }
+
+  readonly #givenUp = (why: string): DriverError => {
+    // A backend that was never opened was never asked either.
+    const outcome = this.#backend === undefined ? "not-applied" : "unknown";
+    return new DriverError("timeout", outcome, why);
+  };
+
+  async #openAnd<T>(step: Step<T>, call: Call<T>): Promise<T> {
+    const backend = await this.#open();
+    // Nobody waits for the answer any more, and what would be granted now would be nobody's.
+    if (call.over) throw new DriverError("timeout", "not-applied", "open too late");
+    return await step.run(backend, call);
   }
 
   /**
@@ -166,7 +220,7 @@ export class Link {
    */
   async close(): Promise<void> {
     this.#closed = true;
-    for (const io of [...this.#calls.items()]) io.expire(io, "the manager is closed");
+    for (const call of [...this.#calls.items()]) call.giveUp("the manager is closed");
     this.#calls.clear();
     const backend = this.#backend ?? (await this.#opening?.catch(() => undefined));
     this.#backend = undefined;
@@ -186,22 +240,20 @@ export class Link {
     return await this.#opening;
   }
 
-  async #bounded<T>(timeoutMs: number, run: (io: CallIo) => Promise<T>): Promise<T> {
-    return await new Promise<T>((resolve, reject) => {
-      const io = new CallIo(timeoutMs, (over, why) => {
-        over.end();
-        reject(new DriverError("timeout", "not-applied", `not open: ${why}`));
-      });
-      this.#calls.set(io, this.#clock.mono() + timeoutMs);
-      run(io)
-        .then(resolve, reject)
-        .finally(() => {
-          this.#calls.delete(io);
-        });
+  async #bounded<T>(timeoutMs: number, run: (call: Opening) => Promise<T>): Promise<T> {
+    return await new Promise<T>((answered, failed) => {
+      const step = { run: async () => run(call), answered, failed };
+      const call: Call<T> = new Call<T>(
+        timeoutMs,
+        step,
+        (why) => new DriverError("timeout", "not-applied", `not open: ${why}`),
+      );
+      this.#calls.set(call, this.#clock.mono() + timeoutMs);
+      call.await(step.run(), this.#calls);
     });
   }
 
-  async #connect(io: CallIo): Promise<Backend> {
+  async #connect(io: Opening): Promise<Backend> {
     const missing = unmet(this.#driver, this.#required);
     if (missing.length > 0) throw cannotKeep(missing);
     const backend = await this.#driver.open(this.#context);

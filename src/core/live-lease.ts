@@ -18,6 +18,8 @@ import {
 } from "./lease-state.ts";
 import type { Tenure } from "./tenure.ts";
 
+const RELEASE: LeaseInput = { kind: "release" };
+
 /** What a lease needs from its manager. */
 export interface Keeper {
   /** The holder's clock. */
@@ -30,12 +32,13 @@ export interface Keeper {
   ending(lease: LiveLease): void;
   progressed(tenure: Tenure): void;
   renew(tenure: Tenure, ttl?: Duration): Promise<void>;
-  release(lease: LiveLease): Promise<ReleaseOutcome>;
+  /** Hands on or gives back; `done` hears what it came to. */
+  release(lease: LiveLease, done: (outcome: ReleaseOutcome) => void): void;
   export(lease: LiveLease): Promise<string>;
 }
 
 /** A lease on a driver without fencing, and a permit: everything but the token. */
-export class LiveLease implements LeaseBase {
+export class LiveLease implements Omit<LeaseBase, "release"> {
   readonly tenure: Tenure;
   /** Holder's clock at the grant or hand-off. */
   readonly acquiredAt: number;
@@ -50,7 +53,6 @@ export class LiveLease implements LeaseBase {
   #controller: AbortController | undefined;
   #lost: LeaseLostError | undefined;
   #releasing: Promise<ReleaseOutcome> | undefined;
-  #outcome: ReleaseOutcome | undefined;
 
   constructor(tenure: Tenure, keeper: Keeper, now: number) {
     this.tenure = tenure;
@@ -138,22 +140,22 @@ export class LiveLease implements LeaseBase {
     this.assertHeld();
   }
 
-  async release(): Promise<ReleaseOutcome> {
-    if (this.#outcome !== undefined && this.#outcome !== "unknown") return this.#outcome;
-    this.#releasing ??= this.#release();
-    return await this.#releasing;
-  }
-
-  async #release(): Promise<ReleaseOutcome> {
-    this.checkClock();
-    const over = this.#phase.state === "lost" || this.#phase.state === "exported";
-    if (!over) this.apply({ kind: "release" });
-    try {
-      this.#outcome = over ? "already-lost" : await this.#keeper.release(this);
-    } finally {
-      this.#releasing = undefined;
-    }
-    return this.#outcome;
+  /** Not async, which would make a second promise for every lease. The same promise again while its outcome stands. */
+  release(): PromiseLike<ReleaseOutcome> {
+    this.#releasing ??= new Promise((resolve) => {
+      this.checkClock();
+      const over = this.#phase.state === "lost" || this.#phase.state === "exported";
+      if (over) resolve("already-lost");
+      else {
+        this.apply(RELEASE);
+        this.#keeper.release(this, (outcome) => {
+          // Never before `release` has returned: the backend was asked.
+          if (outcome === "unknown") this.#releasing = undefined;
+          resolve(outcome);
+        });
+      }
+    });
+    return this.#releasing;
   }
 
   async export(): Promise<string> {

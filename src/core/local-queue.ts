@@ -32,6 +32,8 @@ const LEAVE_MS = 250;
 export class NameQueue implements TicketOwner, WaiterOwner {
   readonly name: string;
   answeredAt: number;
+  /** Among the few idle queues that its manager keeps. */
+  idling = false;
   readonly #engine: Engine;
   #head: Waiter | undefined;
   #tail: Waiter | undefined;
@@ -75,7 +77,9 @@ export class NameQueue implements TicketOwner, WaiterOwner {
       reject(new BackendUnavailableError(sentence, facts));
       return;
     }
-    const waiter = new Waiter(this, terms, this.#engine.clock.mono(), signal, resolve, reject);
+    const { holderClock } = this.#engine;
+    const now = holderClock.now();
+    const waiter = new Waiter(this, terms, now - holderClock.sleptMs, signal, resolve, reject);
     this.#engine.hold.begin();
     this.#append(waiter);
     if (signal !== undefined) {
@@ -85,7 +89,7 @@ export class NameQueue implements TicketOwner, WaiterOwner {
       signal.addEventListener("abort", waiter.onAbort, { once: true });
     }
     if (terms.waitMs !== Infinity || this.#head !== waiter) this.#watch(waiter);
-    this.#pump();
+    this.#pump(now);
   }
 
   /** Ends every wait, as the manager closes. */
@@ -208,8 +212,8 @@ export class NameQueue implements TicketOwner, WaiterOwner {
     return tenure.failures === 0 && tenure.deadline - now >= tenure.ttlMs / 2;
   }
 
-  /** Starts asking for the waiters whose turn at the backend it is. */
-  #pump(): void {
+  /** Starts asking for the waiters whose turn at the backend it is. `now`: a reading of the holder's clock. */
+  #pump(now?: number): void {
     if (this.#releasing !== undefined) return;
     const first = this.#head;
     if (first === undefined) return;
@@ -231,7 +235,7 @@ export class NameQueue implements TicketOwner, WaiterOwner {
         });
         return;
       }
-      void new Ticket(this.#engine, this, waiter).run();
+      new Ticket(this.#engine, this, waiter).start(now);
     }
   }
 
@@ -260,7 +264,7 @@ export class NameQueue implements TicketOwner, WaiterOwner {
   ): LiveLease {
     if (tenure.terms.mode === "exclusive") this.#tenure = tenure;
     const lease = this.#engine.newLease(tenure, previousToken, now);
-    this.#engine.keepalive.schedule(tenure);
+    this.#engine.keepalive.schedule(tenure, now);
     const { events, clock } = this.#engine;
     if (events.wants("acquired"))
       events.emit("acquired", {

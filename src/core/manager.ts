@@ -18,9 +18,14 @@ import { checkOptions, type Settings, settingsOf, type Terms, termsOf } from "./
 import { ProcessHold } from "./process-hold.ts";
 import type { Random } from "./random.ts";
 import { Returns } from "./returns.ts";
+import { Secrets } from "./secrets.ts";
 import type { GrantIds, Tenure } from "./tenure.ts";
 import { HolderClock } from "./validity.ts";
 import { abortable, tryOnce } from "./waiting.ts";
+import { Wakes } from "./wakes.ts";
+
+/** How many names without a lease or a waiter keep their queue. */
+const IDLE_KEPT = 64;
 
 /** A name that is being held by a `request` further up the same chain of calls. */
 export interface Nest {
@@ -50,13 +55,17 @@ export class ManagerEngine implements Engine {
   readonly keepalive: Keepalive;
   readonly hold: ProcessHold;
   readonly waits: DueQueue<WaitingPlace>;
-  readonly wakes: Map<string, { wake(): void }> = new Map<string, { wake(): void }>();
+  readonly wakes: Wakes = new Wakes();
   /** `undefined` where nested requests are not looked for. */
   readonly nest: AsyncContext<Nest> | undefined;
   /** What `close` waits for: bodies that run, and attempts under way. */
   readonly running: Set<Promise<unknown>> = new Set<Promise<unknown>>();
   readonly keeper: LeaseKeeper;
+  readonly #secrets: Secrets;
   readonly #queues = new Map<string, NameQueue>();
+  /** Names whose queues were empty when last seen, in a ring: the few that are used again and again stay. */
+  readonly #idle: string[] = [];
+  #idleHand = 0;
   #closing: Promise<void> | undefined;
 
   constructor(driver: Driver, options: AnyManagerOptions, platform: Platform) {
@@ -73,7 +82,8 @@ export class ManagerEngine implements Engine {
     );
     this.nest = this.settings.detectReentry ? platform.context<Nest>() : undefined;
     this.hold = new ProcessHold(this.clock);
-    this.holderClock = new HolderClock(this.clock, this.random, (alarm) => {
+    this.#secrets = new Secrets(this.random);
+    this.holderClock = new HolderClock(this.clock, this.#secrets, (alarm) => {
       // Later, since whoever reads the clock is in the middle of something.
       this.clock.timer(0, () => {
         if (alarm === "slept") this.keepalive.recheck();
@@ -132,15 +142,32 @@ export class ManagerEngine implements Engine {
 
   /** Waits for a lease. Rejects with the signal's reason when it is aborted. */
   async acquire(name: string, terms: Terms, signal?: AbortSignal): Promise<LiveLease> {
+    return await new Promise<LiveLease>((resolve, reject) => {
+      this.enter(name, terms, signal, resolve, reject);
+    });
+  }
+
+  /** As `acquire`, for callers that make the promise themselves. @throws ManagerClosedError, or the signal's reason */
+  enter(
+    name: string,
+    terms: Terms,
+    signal: AbortSignal | undefined,
+    resolve: (lease: LiveLease) => void,
+    reject: (error: unknown) => void,
+  ): void {
+    if (terms.waitMs === 0) {
+      this.#acquireAtOnce(name, terms, signal).then(resolve, reject);
+      return;
+    }
     this.checkOpen();
     signal?.throwIfAborted();
     this.#tellRequested(name, terms.mode);
-    if (terms.waitMs > 0)
-      return await new Promise<LiveLease>((resolve, reject) => {
-        this.queueOf(name).enter(terms, signal, resolve, reject);
-      });
+    this.queueOf(name).enter(terms, signal, resolve, reject);
+  }
+
+  async #acquireAtOnce(name: string, terms: Terms, signal?: AbortSignal): Promise<LiveLease> {
     const startedAt = this.clock.mono();
-    const lease = await this.#attemptOnce(name, terms, signal);
+    const lease = await this.tryAcquire(name, terms, signal);
     if (lease instanceof LiveLease) return lease;
     const facts = { waitedMs: this.clock.mono() - startedAt, attempts: 1, holder: lease.holder };
     throw new AcquireTimeoutError(name, facts);
@@ -196,11 +223,20 @@ export class ManagerEngine implements Engine {
   }
 
   forget(name: string): void {
-    if (this.#queues.get(name)?.empty === true) this.#queues.delete(name);
+    const queue = this.#queues.get(name);
+    if (queue?.empty !== true || queue.idling) return;
+    queue.idling = true;
+    const oldest = this.#idle[this.#idleHand];
+    this.#idle[this.#idleHand] = name;
+    this.#idleHand = (this.#idleHand + 1) % IDLE_KEPT;
+    const old = oldest === undefined ? undefined : this.#queues.get(oldest);
+    if (old === undefined || oldest === undefined) return;
+    old.idling = false;
+    if (old.empty) this.#queues.delete(oldest);
   }
 
   newIds(): GrantIds {
-    const secret = String.fromCharCode.apply(null, this.random.bytes(20) as unknown as number[]);
+    const secret = this.#secrets.next();
     return { secret, grantId: this.grantIdOf(secret) };
   }
 

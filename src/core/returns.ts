@@ -1,7 +1,7 @@
 import { backoffMs } from "./backoff.ts";
 import type { Clock } from "./clock.ts";
-import type { GoneReason, GrantRef, Release } from "./driver.ts";
-import { asDriverError, type Link } from "./link.ts";
+import type { Backend, DriverError, GoneReason, GrantRef, Io, Release } from "./driver.ts";
+import { asDriverError, type Link, type Step } from "./link.ts";
 import type { Random } from "./random.ts";
 
 /** How long a backend refuses late packets of a grant id that was given back: at least this. */
@@ -37,6 +37,8 @@ export interface ReturnOrder {
   readonly progress?: ReturnProgress;
 }
 
+const NO_ANSWER: Release = { kind: "failed", error: new Error("no answer for this release") };
+
 /**
  * Gives leases and queue entries back, and goes on in the background where an outcome stayed unknown. One conditional
  * step at the backend; with a tombstone as soon as any request of this grant id may still be under way.
@@ -57,14 +59,32 @@ export class Returns {
     this.#random = random;
   }
 
-  /** Never rejects. */
+  /** As `begin`. Never rejects. */
   async give(order: ReturnOrder): Promise<ReturnOutcome> {
+    return await new Promise((resolve) => {
+      this.begin(order, resolve);
+    });
+  }
+
+  /** Gives one grant or entry back; `done` hears what it came to, never before this returns. */
+  begin(order: ReturnOrder, done: (outcome: ReturnOutcome) => void): void {
     this.#underWay += 1;
-    try {
-      return await this.#give(order);
-    } finally {
+    const startedAt = this.#clock.mono();
+    const giving = new Return(order, (outcome) => {
+      if (outcome.kind === "unknown" && !this.#stopped) {
+        const pause = backoffMs(this.#random, giving.progress.tries, 10, 500);
+        if (this.#clock.mono() - startedAt + pause < order.budgetMs) {
+          void this.#pause(pause, true).then(() => {
+            this.#send(giving, this.#clock.mono());
+          });
+          return;
+        }
+        void this.#goOn(giving);
+      }
       this.#done();
-    }
+      done(outcome);
+    });
+    this.#send(giving, startedAt);
   }
 
   /** Waits for what is still open, up to `ms`, and gives up the rest: the backend forgets that by itself. */
@@ -86,52 +106,24 @@ export class Returns {
     if (this.#underWay === 0) this.#whenIdle?.();
   }
 
-  async #give(order: ReturnOrder): Promise<ReturnOutcome> {
-    const progress = order.progress ?? { late: order.late, maybeFreed: false, tries: 0 };
-    for (const startedAt = this.#clock.mono(); ; ) {
-      const outcome = await this.#try(order, progress);
-      if (outcome.kind !== "unknown" || this.#stopped) return outcome;
-      const pause = backoffMs(this.#random, progress.tries, 10, 500);
-      if (this.#clock.mono() - startedAt + pause >= order.budgetMs) {
-        void this.#goOn(order, progress);
-        return outcome;
-      }
-      await this.#pause(pause, true);
-    }
+  #send(giving: Return, mono: number): void {
+    giving.sent(mono);
+    this.#link.perform(giving.order.timeoutMs, giving, mono);
   }
 
-  async #try(order: ReturnOrder, progress: ReturnProgress): Promise<ReturnOutcome> {
-    progress.tries += 1;
-    const sentAt = this.#clock.mono();
-    const ref: GrantRef = progress.late
-      ? { ...order.ref, refuseLateMs: Math.max(order.ref.ttlMs, TOMBSTONE_MS) }
-      : order.ref;
-    let release: Release;
-    try {
-      const releases = await this.#link.call(order.timeoutMs, async (backend, io) =>
-        backend.release([ref], io),
-      );
-      release = releases[0] ?? { kind: "failed", error: new Error("no answer for this release") };
-    } catch (error) {
-      release = { kind: "failed", error };
-    }
-    if (release.kind === "released") return release;
-    // Gone on a retry: the first try freed it, provided that it was sent while the record was surely ours.
-    if (release.kind === "gone") return progress.maybeFreed ? { kind: "released" } : release;
-    if (asDriverError(release.error).outcome === "unknown") {
-      progress.late = true;
-      if (sentAt < order.oursUntilMs) progress.maybeFreed = true;
-    }
-    return { kind: "unknown", error: release.error };
-  }
-
-  async #goOn(order: ReturnOrder, progress: ReturnProgress): Promise<void> {
+  async #goOn(giving: Return): Promise<void> {
+    const { ref } = giving.order;
     this.#underWay += 1;
     // After its ttl the backend forgets the record or the entry without us.
-    const until = this.#clock.mono() + order.ref.ttlMs + order.ref.lockDelayMs;
+    const until = this.#clock.mono() + ref.ttlMs + ref.lockDelayMs;
     while (this.#clock.mono() < until) {
-      await this.#pause(backoffMs(this.#random, progress.tries, 50, 2000), false);
-      if (this.#stopped || (await this.#try(order, progress)).kind !== "unknown") break;
+      await this.#pause(backoffMs(this.#random, giving.progress.tries, 50, 2000), false);
+      if (this.#stopped) break;
+      const outcome = await new Promise<ReturnOutcome>((resolve) => {
+        giving.hear = resolve;
+        this.#send(giving, this.#clock.mono());
+      });
+      if (outcome.kind !== "unknown") break;
     }
     this.#done();
   }
@@ -147,5 +139,49 @@ export class Returns {
       const timer = this.#clock.timer(ms, end, ref);
       this.#pauses.add(end);
     });
+  }
+}
+
+/** One grant or entry on its way back; the same one is sent again while the outcome is unknown. */
+class Return implements Step<readonly Release[]> {
+  readonly order: ReturnOrder;
+  readonly progress: ReturnProgress;
+  /** Called with what each try came to. */
+  hear: (outcome: ReturnOutcome) => void;
+  /** `clock.mono()` of the last try. */
+  #sentAt = 0;
+
+  constructor(order: ReturnOrder, hear: (outcome: ReturnOutcome) => void) {
+    this.order = order;
+    this.progress = order.progress ?? { late: order.late, maybeFreed: false, tries: 0 };
+    this.hear = hear;
+  }
+
+  /** A try leaves now. */
+  sent(mono: number): void {
+    this.#sentAt = mono;
+    this.progress.tries += 1;
+  }
+
+  run(backend: Backend, io: Io): PromiseLike<readonly Release[]> {
+    const { ref } = this.order;
+    if (!this.progress.late) return backend.release([ref], io);
+    return backend.release([{ ...ref, refuseLateMs: Math.max(ref.ttlMs, TOMBSTONE_MS) }], io);
+  }
+
+  answered(releases: readonly Release[]): void {
+    const release = releases[0] ?? NO_ANSWER;
+    if (release.kind === "failed") this.failed(asDriverError(release.error));
+    // Gone on a retry: the first try freed it, provided that it was sent while the record was surely ours.
+    else if (release.kind === "gone" && this.progress.maybeFreed) this.hear({ kind: "released" });
+    else this.hear(release);
+  }
+
+  failed(error: DriverError): void {
+    if (error.outcome === "unknown") {
+      this.progress.late = true;
+      if (this.#sentAt < this.order.oursUntilMs) this.progress.maybeFreed = true;
+    }
+    this.hear({ kind: "unknown", error });
   }
 }

@@ -1,9 +1,9 @@
 import { backoffMs } from "./backoff.ts";
 import type { Timer } from "./clock.ts";
-import type { Answer, Ask, Busy, DriverError, Granted } from "./driver.ts";
+import type { Answer, Ask, Backend, Busy, DriverError, Granted, Io } from "./driver.ts";
 import type { Engine } from "./engine.ts";
 import { decodeHolder } from "./holder.ts";
-import { asDriverError } from "./link.ts";
+import type { Step } from "./link.ts";
 import type { Terms } from "./options.ts";
 import type { ReturnOutcome } from "./returns.ts";
 import type { GrantIds } from "./tenure.ts";
@@ -29,11 +29,11 @@ export interface TicketOwner {
  * A process's place at the backend for one name: one grant id, asked again until it is granted. It belongs to the
  * process's queue, not to one waiter: when its waiter leaves, another one takes it over and keeps the place.
  */
-export class Ticket {
+export class Ticket implements Step<Answer> {
   readonly terms: Terms;
   waiter: Waiter | undefined;
   /** Any answer has come at all. */
-  answered = false;
+  #reached = false;
   /** The last attempt's failure; `undefined` after an answer. */
   failure: DriverError | undefined;
   ids: GrantIds;
@@ -48,7 +48,10 @@ export class Ticket {
   /** Nobody waits on it any more. */
   #abandoned = false;
   #woken = false;
-  #sleep: { readonly timer: Timer; readonly resolve: () => void } | undefined;
+  /** Holder's clock when the attempt that is under way was sent. */
+  #sentAt = 0;
+  /** Runs out when it is time to ask again; `undefined` while an attempt is under way. */
+  #sleep: Timer | undefined;
 
   constructor(engine: Engine, owner: TicketOwner, waiter: Waiter) {
     this.#engine = engine;
@@ -62,34 +65,65 @@ export class Ticket {
   /** The turn may have come: ask again. */
   wake(): void {
     this.#woken = true;
-    this.#sleep?.timer.cancel();
-    this.#sleep?.resolve();
+    const sleep = this.#sleep;
+    if (sleep === undefined) return;
     this.#sleep = undefined;
+    sleep.cancel();
+    // Later: whoever wakes us is in the middle of a step of its own.
+    void Promise.resolve().then(() => {
+      this.#goOn();
+    });
   }
 
-  /** Asks until it is granted, failed or abandoned. Never rejects. */
-  async run(): Promise<void> {
+  /** Asks until it is granted, failed or abandoned. `now`: a reading of the holder's clock that was just taken. */
+  start(now: number = this.#engine.holderClock.now()): void {
     // Before the first ask: the wake-up may be faster than the answer that says "queued".
     this.#engine.wakes.set(this.ids.grantId, this);
-    while (!this.#abandoned) {
-      this.#woken = false;
-      const sentAt = this.#engine.holderClock.now();
-      let answer: Answer | DriverError;
-      try {
-        const ask = this.#ask();
-        answer = await this.#engine.link.call(this.#timeoutMs(), async (backend, io) =>
-          backend.attempt(ask, io),
-        );
-      } catch (error) {
-        answer = asDriverError(error);
-      }
-      if (this.isOver()) break;
-      const pause = this.#react(answer, sentAt);
-      if (pause === null) break;
-      this.#owner.waiting(this);
-      if (pause > 0) await this.#pause(pause);
+    this.#send(now);
+  }
+
+  #send(now: number): void {
+    this.#woken = false;
+    this.#sentAt = now;
+    const mono = now - this.#engine.holderClock.sleptMs;
+    this.#engine.link.perform(this.#timeoutMs(mono), this, mono);
+  }
+
+  // --- what the link asks and tells; one attempt at a time is under way ---
+
+  run(backend: Backend, io: Io): PromiseLike<Answer> {
+    return backend.attempt(this.#ask(), io);
+  }
+
+  answered(answer: Answer): void {
+    this.#hear(answer);
+  }
+
+  failed(error: DriverError): void {
+    this.#hear(error);
+  }
+
+  #hear(answer: Answer | DriverError): void {
+    const pause = this.#abandoned ? null : this.#react(answer);
+    if (pause === null) {
+      this.#engine.wakes.delete(this.ids.grantId);
+      return;
     }
-    this.#engine.wakes.delete(this.ids.grantId);
+    this.#owner.waiting(this);
+    if (pause === 0 || this.#woken) this.#goOn();
+    else
+      this.#sleep = this.#engine.clock.timer(
+        pause,
+        () => {
+          this.#sleep = undefined;
+          this.#goOn();
+        },
+        true,
+      );
+  }
+
+  #goOn(): void {
+    if (!this.#abandoned) this.#send(this.#engine.holderClock.now());
   }
 
   /** Leaves the backend's queue; what may have been granted meanwhile is undone. Never rejects. */
@@ -100,14 +134,9 @@ export class Ticket {
     const inFlight = this.#sleep === undefined;
     this.wake();
     // A store without a queue keeps nothing of an ask that was answered "busy".
-    if (this.answered && !inFlight && !this.late && this.#join === "yes")
+    if (this.#reached && !inFlight && !this.late && this.#join === "yes")
       return { kind: "released" };
     return await this.#giveBack(this.late || inFlight);
-  }
-
-  /** Asked anew after each pause: it changes behind an await. */
-  private isOver(): boolean {
-    return this.#abandoned;
   }
 
   #ask(): Ask {
@@ -123,6 +152,11 @@ export class Ticket {
       lockDelayMs: terms.lockDelayMs,
       tokens: this.#owner.demand(this),
       join: this.#join,
+    };
+    // The usual ask has neither, and a spread of nothing costs as much as the rest of it.
+    if (terms.above === undefined && this.#seen === undefined) return ask;
+    return {
+      ...ask,
       ...(terms.above === undefined ? {} : { above: terms.above }),
       ...(this.#seen === undefined
         ? {}
@@ -133,30 +167,29 @@ export class Ticket {
             },
           }),
     };
-    return ask;
   }
 
-  #timeoutMs(): number {
+  #timeoutMs(mono: number): number {
     const { requestTimeoutMs } = this.terms;
-    if (this.answered || this.waiter === undefined) return requestTimeoutMs;
-    return Math.min(requestTimeoutMs, Math.max(50, OUTAGE_MS - this.#silentMs()));
+    if (this.#reached || this.waiter === undefined) return requestTimeoutMs;
+    return Math.min(requestTimeoutMs, Math.max(50, OUTAGE_MS - this.#silentMs(mono)));
   }
 
   /** How long the waiter has been waiting for an answer: what it waited for others before does not count. */
-  #silentMs(): number {
+  #silentMs(mono: number): number {
     const since = Math.max(this.waiter?.startedAt ?? -Infinity, this.#owner.answeredAt);
-    return this.#engine.clock.mono() - since;
+    return mono - since;
   }
 
   /** What to do with an answer: how long to pause, or `null` when the ticket has come to its end. */
-  #react(answer: Answer | DriverError, sentAt: number): number | null {
+  #react(answer: Answer | DriverError): number | null {
     if (answer instanceof Error) return this.#onFailure(answer);
-    this.answered = true;
+    this.#reached = true;
     this.failure = undefined;
     this.#owner.answeredAt = this.#engine.clock.mono();
     switch (answer.kind) {
       case "granted": {
-        if (this.#owner.granted(this, answer, sentAt) === "taken") return null;
+        if (this.#owner.granted(this, answer, this.#sentAt) === "taken") return null;
         void this.#giveBack(this.late);
         return this.#restart();
       }
@@ -183,14 +216,14 @@ export class Ticket {
       return null;
     }
     if (error.kind === "busy") return backoffMs(this.#engine.random, this.#tries, 4, 50);
-    const silentMs = this.#silentMs();
-    if (!this.answered && silentMs >= OUTAGE_MS) {
+    const silentMs = this.#silentMs(this.#engine.clock.mono());
+    if (!this.#reached && silentMs >= OUTAGE_MS) {
       void this.#giveBack(this.late);
       this.#owner.failed(this, error);
       return null;
     }
     const pause = backoffMs(this.#engine.random, this.#tries, 25, 1000);
-    return this.answered ? pause : Math.min(pause, OUTAGE_MS - silentMs);
+    return this.#reached ? pause : Math.min(pause, OUTAGE_MS - silentMs);
   }
 
   #onBusy(answer: Busy): number {
@@ -235,21 +268,6 @@ export class Ticket {
       timeoutMs: terms.requestTimeoutMs,
       budgetMs: terms.requestTimeoutMs,
       oursUntilMs: Infinity,
-    });
-  }
-
-  async #pause(ms: number): Promise<void> {
-    if (this.#woken) return;
-    await new Promise<void>((resolve) => {
-      const timer = this.#engine.clock.timer(
-        ms,
-        () => {
-          this.#sleep = undefined;
-          resolve();
-        },
-        true,
-      );
-      this.#sleep = { timer, resolve };
     });
   }
 }

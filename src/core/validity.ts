@@ -1,5 +1,6 @@
 import type { Clock } from "./clock.ts";
 import type { Random } from "./random.ts";
+import type { Secrets } from "./secrets.ts";
 
 /** The wall clock may gain this much on the monotonic one before anybody looks at the boot clock. */
 const ALARM_MS = 20;
@@ -30,7 +31,7 @@ export type ClockAlarm = "slept" | "wall-step";
  */
 export class HolderClock {
   readonly #clock: Clock;
-  readonly #random: Random;
+  readonly #drawn: Random | Secrets;
   readonly #onAlarm: (alarm: ClockAlarm) => void;
   /** Boot time minus monotonic time when this clock was made: what had been slept before. */
   readonly #bootOffsetMs: number;
@@ -39,9 +40,10 @@ export class HolderClock {
   /** Monotonic time of the last look at the boot clock. */
   #lookedAt: number;
 
-  constructor(clock: Clock, random: Random, onAlarm: (alarm: ClockAlarm) => void) {
+  /** `drawn`: random numbers that were drawn in advance, forgotten at each alarm. */
+  constructor(clock: Clock, drawn: Random | Secrets, onAlarm: (alarm: ClockAlarm) => void) {
     this.#clock = clock;
-    this.#random = random;
+    this.#drawn = drawn;
     this.#onAlarm = onAlarm;
     // In this order: time that passes between the readings may only make a later suspend look longer.
     const boot = clock.boot();
@@ -81,7 +83,7 @@ export class HolderClock {
   #alarm(mono: number, offset: number): void {
     this.#wallOffsetMs = offset;
     // Whatever happened, this may be a copy of a machine: its twin would draw the same numbers.
-    this.#random.forget?.();
+    this.#drawn.forget?.();
     if (!this.#noticeSleep(mono)) this.#onAlarm("wall-step");
   }
 

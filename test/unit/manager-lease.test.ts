@@ -226,7 +226,7 @@ describe("keepalive", () => {
     // Everything is renewed at once.
     world.clock.step(600_000);
     expect(short.state).toBe("held");
-    await world.clock.advance(1500);
+    await world.clock.advance(1300);
     silent = false;
     await world.clock.advance(1000);
     expect(short.state).toBe("held");

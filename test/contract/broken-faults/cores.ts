@@ -164,11 +164,11 @@ export const FAULTY_CORES: readonly BrokenDriver[] = [
     "a release is forgotten when its reply is lost",
     "a release whose reply was lost is a release, and frees the name",
     LeaseKeeper.prototype,
-    "giveBack",
+    "release",
     (original) =>
-      async function (this: LeaseKeeper, tenure, raiseTo) {
-        tenure.returning = undefined;
-        return await original.call(this, tenure, raiseTo);
+      function (this: LeaseKeeper, lease, done) {
+        lease.tenure.returning = undefined;
+        original.call(this, lease, done);
       },
   ),
   sabotaged(
