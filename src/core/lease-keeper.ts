@@ -154,7 +154,7 @@ export class LeaseKeeper implements Keeper {
     tenure.queue.ended(tenure);
     return encodeExport({
       name: lease.name,
-      secret: tenure.ids.secret,
+      secret: tenure.secret,
       scope: lease.scope,
       ttlMs: tenure.ttlMs,
       lockDelayMs: tenure.terms.lockDelayMs,

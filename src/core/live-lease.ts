@@ -70,7 +70,7 @@ export class LiveLease implements Omit<LeaseBase, "release"> {
     return this.tenure.terms.mode;
   }
   get grantId(): string {
-    return this.tenure.ids.grantId;
+    return this.tenure.grantId;
   }
   get scope(): string {
     return this.#keeper.scopeOf(this.name);

@@ -150,8 +150,7 @@ export class NameQueue implements TicketOwner, WaiterOwner {
   granted(ticket: Ticket, granted: Granted, sentAt: number): "taken" | "too-late" {
     const waiter = ticket.waiter;
     const { ids, late, terms } = ticket;
-    const { marginRatio } = this.#engine.settings;
-    const tenure = new Tenure(this, terms, { ids, granted, sentAt, late, marginRatio });
+    const tenure = new Tenure(this, terms, { ids, granted, sentAt, late });
     const now = this.#engine.holderClock.now();
     if (waiter === undefined || now >= tenure.deadline) return "too-late";
     this.#serve(waiter, tenure, granted.previousToken, now);
@@ -270,7 +269,7 @@ export class NameQueue implements TicketOwner, WaiterOwner {
       events.emit("acquired", {
         ...this.#stamp(),
         mode: tenure.terms.mode,
-        grantId: tenure.ids.grantId,
+        grantId: tenure.grantId,
         token: tenure.token,
         permits: tenure.terms.permits,
         waitedMs: clock.mono() - startedAt,

@@ -237,7 +237,8 @@ export class ManagerEngine implements Engine {
 
   newIds(): GrantIds {
     const secret = this.#secrets.next();
-    return { secret, grantId: this.grantIdOf(secret) };
+    const grantId = this.grantIdOf(secret);
+    return { secret: this.declared.transfer === "no" ? "" : secret, grantId };
   }
 
   /** The public hash of a secret. */
@@ -332,7 +333,7 @@ export class ManagerEngine implements Engine {
     const { grantIds } = notice;
     const tenures = this.keepalive
       .tenures()
-      .filter((tenure) => grantIds === "all" || grantIds.includes(tenure.ids.grantId));
+      .filter((tenure) => grantIds === "all" || grantIds.includes(tenure.grantId));
     if (notice.kind === "suspect")
       this.keepalive.doubtAll(new Error("the link to the backend is down"), tenures);
     else

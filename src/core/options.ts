@@ -25,6 +25,8 @@ export interface Terms {
   readonly maxHoldMs: number;
   readonly requestTimeoutMs: number;
   readonly above: bigint | undefined;
+  /** The assumed difference of clock rates. */
+  readonly marginRatio: number;
   readonly holder: Holder;
   readonly holderText: string;
 }
@@ -34,7 +36,6 @@ export interface Settings {
   readonly namespace: string;
   readonly backendId: string;
   readonly handOff: boolean;
-  readonly marginRatio: number;
   readonly drainMs: number;
   readonly requestTimeoutMs: number | undefined;
   readonly keys: readonly SequencerKey[];
@@ -253,7 +254,6 @@ export function settingsOf(
     namespace,
     backendId,
     handOff: oneOf("handOff", options.handOff ?? "local", ["local", "off"]) === "local",
-    marginRatio,
     drainMs: parseDuration("drain", options.drain ?? 10_000, WAIT),
     requestTimeoutMs,
     keys,
@@ -270,6 +270,7 @@ export function settingsOf(
         options.maxHold === undefined ? Infinity : parseDuration("maxHold", options.maxHold, TTL),
       requestTimeoutMs: requestTimeoutMs ?? Math.min(ttlMs / 3, 5000),
       above: undefined,
+      marginRatio,
       holder,
       holderText: encodeHolder(holder),
     },
@@ -323,6 +324,7 @@ export function termsOf(
         : parseDuration("maxHold", options.maxHold, TTL),
     requestTimeoutMs: settings.requestTimeoutMs ?? Math.min(ttlMs / 3, 5000),
     above: checkAbove(options.above, declared),
+    marginRatio: base.marginRatio,
     holder,
     holderText: own ? encodeHolder(holder) : base.holderText,
   };

@@ -7,7 +7,7 @@ import type { Terms } from "./options.ts";
 import type { ReturnProgress } from "./returns.ts";
 import { marginMs } from "./validity.ts";
 
-/** The two ids of a grant: the secret, which only `export` shows, and its public hash. */
+/** The two ids of a grant: the secret, which only `export` shows (empty where nothing can be exported), and its public hash. */
 export interface GrantIds {
   readonly secret: string;
   readonly grantId: string;
@@ -21,7 +21,9 @@ export class Tenure implements Due {
   dueAt = -1;
   readonly queue: NameQueue;
   readonly terms: Terms;
-  readonly ids: GrantIds;
+  /** Only `export` shows it; empty where leases cannot be handed over. */
+  readonly secret: string;
+  readonly grantId: string;
   readonly takenOver: boolean;
   readonly previousToken: bigint | null;
   readonly lastToken: bigint | null;
@@ -54,9 +56,8 @@ export class Tenure implements Due {
   returning: ReturnProgress | undefined;
   /** Renewal stopped for good: released, exported, lost, or past its longest hold. */
   over = false;
-  readonly #marginRatio: number;
-  /** The smallest ttl of a request that may still arrive, and would then set the expiry from its arrival on. */
-  #leastMs = Infinity;
+  /** The smallest ttl of a request that may still arrive, and would then set the expiry from its arrival on. 0: none. */
+  #leastMs = 0;
 
   constructor(
     queue: NameQueue,
@@ -66,32 +67,33 @@ export class Tenure implements Due {
       readonly granted: Granted;
       readonly sentAt: number;
       readonly late: boolean;
-      readonly marginRatio: number;
     },
   ) {
     const { granted, sentAt } = grant;
     this.queue = queue;
     this.terms = terms;
-    this.ids = grant.ids;
+    this.secret = grant.ids.secret;
+    this.grantId = grant.ids.grantId;
     this.late = grant.late;
     this.takenOver = granted.takenOver;
     this.previousToken = granted.previousToken;
     this.token = granted.tokens?.first ?? null;
+    const count = granted.tokens?.count ?? 1;
+    // The usual lease has one token, and is spared a second number.
     this.lastToken =
-      granted.tokens === null ? null : granted.tokens.first + BigInt(granted.tokens.count - 1);
-    this.#marginRatio = grant.marginRatio;
+      this.token === null || count === 1 ? this.token : this.token + BigInt(count - 1);
     // The server may round a ttl up, ours is the asked one; only a store's maximum makes it shorter.
     this.ttlMs = Math.min(terms.ttlMs, granted.ttlMs);
     this.grantedTtlMs = this.ttlMs;
     if (this.late) this.mayArrive(this.ttlMs);
-    this.deadline = sentAt + this.ttlMs - marginMs(this.ttlMs, grant.marginRatio);
+    this.deadline = sentAt + this.ttlMs - marginMs(this.ttlMs, terms.marginRatio);
     this.renewAt = sentAt + this.ttlMs / 3;
   }
 
   /** The most that a renewal can leave to act in. */
   get validityMs(): number {
-    const believedMs = Math.min(this.ttlMs, this.#leastMs);
-    return believedMs - marginMs(believedMs, this.#marginRatio);
+    const believedMs = this.#believedMs(this.ttlMs);
+    return believedMs - marginMs(believedMs, this.terms.marginRatio);
   }
 
   get keepalive(): Keepalive {
@@ -115,7 +117,7 @@ export class Tenure implements Due {
     return {
       name: this.queue.name,
       mode: this.terms.mode,
-      grantId: this.ids.grantId,
+      grantId: this.grantId,
       ttlMs,
       lockDelayMs: this.terms.lockDelayMs,
     };
@@ -123,7 +125,10 @@ export class Tenure implements Due {
 
   /** A request that sets the expiry to `ttlMs` leaves now: should it arrive alone, the lease ends no later than this. */
   sending(sentAt: number, ttlMs: number): void {
-    this.deadline = Math.min(this.deadline, sentAt + ttlMs - marginMs(ttlMs, this.#marginRatio));
+    this.deadline = Math.min(
+      this.deadline,
+      sentAt + ttlMs - marginMs(ttlMs, this.terms.marginRatio),
+    );
   }
 
   /**
@@ -131,15 +136,19 @@ export class Tenure implements Due {
    * keeps the lease for `ttlMs` only: from now on nothing longer is believed, and renewals are as frequent as that needs.
    */
   mayArrive(ttlMs: number): void {
-    this.#leastMs = Math.min(this.#leastMs, ttlMs);
+    this.#leastMs = this.#believedMs(ttlMs);
   }
 
   /** The request of `sentAt` was applied. */
   renewed(sentAt: number, ttlMs: number): void {
-    const believedMs = Math.min(ttlMs, this.#leastMs);
-    this.deadline = sentAt + believedMs - marginMs(believedMs, this.#marginRatio);
+    const believedMs = this.#believedMs(ttlMs);
+    this.deadline = sentAt + believedMs - marginMs(believedMs, this.terms.marginRatio);
     // A store's maximum may be below what was asked for.
     this.renewAt = sentAt + Math.min(this.ttlMs, believedMs) / 3;
     this.failures = 0;
+  }
+
+  #believedMs(ttlMs: number): number {
+    return this.#leastMs > 0 ? Math.min(ttlMs, this.#leastMs) : ttlMs;
   }
 }

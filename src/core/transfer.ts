@@ -38,7 +38,7 @@ async function exchange(
   from: ExportedLease,
   terms: Terms,
 ): Promise<LiveLease> {
-  const { keeper, settings } = engine;
+  const { keeper } = engine;
   const ids = engine.newIds();
   const ask: Ask = {
     name: from.name,
@@ -64,8 +64,7 @@ async function exchange(
       });
       if (answer.kind === "gone") throw new LeaseLostError(from.name, "taken", from.token);
       const queue = engine.queueOf(from.name);
-      const { marginRatio } = settings;
-      const grant = { ids, granted: answer, sentAt, late, marginRatio };
+      const grant = { ids, granted: answer, sentAt, late };
       const tenure = new Tenure(queue, terms, grant);
       if (engine.holderClock.now() < tenure.deadline && !engine.closing)
         return queue.begin(tenure, answer.previousToken, startedAt);
@@ -106,7 +105,7 @@ export async function check(
   const { name, token, grantId, scope } = readSequencer(sequencer, settings.keys, mac);
   const own = keeper.scopeOf(name);
   if (scope !== own) throw new GuardScopeError(name, scope, own);
-  const tenure = engine.keepalive.tenures().find((each) => each.ids.grantId === grantId);
+  const tenure = engine.keepalive.tenures().find((each) => each.grantId === grantId);
   try {
     const record = await engine.link.call(settings.defaults.requestTimeoutMs, async (backend, io) =>
       backend.inspect(name, io),

@@ -55,13 +55,11 @@ export async function tryOnce(
             holder:
               answer.kind === "busy" && answer.holder !== null ? decodeHolder(answer.holder) : null,
           };
-        const { marginRatio } = engine.settings;
         const tenure = new Tenure(queue, terms, {
           ids,
           granted: answer,
           sentAt,
           late,
-          marginRatio,
         });
         const alive = engine.holderClock.now() < tenure.deadline;
         if (alive && signal?.aborted !== true && !engine.closing)

@@ -207,9 +207,10 @@ class MemoryBackend implements Backend, Wakeable {
     const store = this.#store;
     const past = { takenOver: lock.abandonedAt >= 0, previousToken: lock.top };
     const count = ask.mode === "exclusive" ? ask.tokens : 1;
+    const wall = this.#clock.wall();
     let first: bigint | null = null;
-    if (ask.mode !== "permits") first = store.mint(lock, count, ask.above, this.#clock);
-    const grant = new Grant(ask, { first, count }, past, this.#clock.wall());
+    if (ask.mode !== "permits") first = store.mint(lock, count, ask.above, wall);
+    const grant = new Grant(ask, { first, count }, past, wall);
     grant.restart(now, ask);
     if (waiter !== undefined) lock.leave(waiter);
     lock.add(grant, ask.mode);

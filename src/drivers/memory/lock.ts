@@ -12,8 +12,8 @@ export class Lock {
   sole: Grant | null = null;
   /** Shared or permit holders by grant id, also those whose lock-delay runs. */
   crowd: Map<string, Grant> | null = null;
-  /** No grant of the crowd is free before this. */
-  #crowdDueAt = Number.POSITIVE_INFINITY;
+  /** No grant of the crowd is free before this; 0 without any. */
+  #crowdDueAt = 0;
   /** What the holders, or those who have an offer, are; `null` without any. */
   mode: Mode | null = null;
   /** The count of the semaphore; 0 when it is none. */
@@ -37,8 +37,8 @@ export class Lock {
     if (mode === "exclusive") this.sole = grant;
     else {
       this.crowd ??= new Map();
+      if (this.crowd.size === 0 || grant.freeAt < this.#crowdDueAt) this.#crowdDueAt = grant.freeAt;
       this.crowd.set(grant.grantId, grant);
-      this.#crowdDueAt = Math.min(this.#crowdDueAt, grant.freeAt);
     }
   }
 

@@ -1,4 +1,3 @@
-import type { Clock } from "../../core/clock.ts";
 import { DriverError, type GoneReason } from "../../core/driver.ts";
 import { MAX_TOKEN } from "../../core/fencing-token.ts";
 import { Lock } from "./lock.ts";
@@ -65,9 +64,12 @@ export class Store {
     this.locks.delete(name);
   }
 
-  /** The first of `count` new tokens, above all that this name, or one that was dropped, ever had, and above `above`. */
-  mint(lock: Lock, count: number, above: bigint | undefined, clock: Clock): bigint {
-    let first = BigInt(Math.trunc(clock.wall() * 1000));
+  /**
+   * The first of `count` new tokens, above all that this name, or one that was dropped, ever had, and above `above`.
+   * `wall`: Unix milliseconds, from which they start.
+   */
+  mint(lock: Lock, count: number, above: bigint | undefined, wall: number): bigint {
+    let first = BigInt(Math.trunc(wall * 1000));
     if (this.#floor.value >= first) first = this.#floor.value + 1n;
     if (lock.top !== null && lock.top >= first) first = lock.top + 1n;
     if (above !== undefined && above >= first) first = above + 1n;

@@ -29,8 +29,8 @@ export const TOKENS_FAULTS: readonly BrokenDriver[] = [
     Store.prototype,
     "mint",
     () =>
-      function (this: Store, lock, count, _above, clock) {
-        lock.top = BigInt(clock.wall() * 1000) + BigInt(count);
+      function (this: Store, lock, count, _above, wall) {
+        lock.top = BigInt(wall * 1000) + BigInt(count);
         return lock.top;
       },
   ),
