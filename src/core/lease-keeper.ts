@@ -7,7 +7,7 @@ import type { LeaseInput, LeaseOutput } from "./lease-state.ts";
 import { asBackendError } from "./link.ts";
 import type { Keeper, LiveLease } from "./live-lease.ts";
 import type { ManagerEngine } from "./manager.ts";
-import { parseTtl } from "./options.ts";
+import { parseTtl } from "./option-values.ts";
 import type { ReturnOrder, ReturnOutcome } from "./returns.ts";
 import { writeSequencer } from "./sequencer.ts";
 import type { Tenure } from "./tenure.ts";

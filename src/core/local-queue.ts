@@ -10,8 +10,8 @@ import {
 import type { Holder } from "./holder.ts";
 import { asAcquireError } from "./link.ts";
 import type { LiveLease } from "./live-lease.ts";
-import { sameTerms, type Terms } from "./options.ts";
 import { Tenure } from "./tenure.ts";
+import { sameTerms, type Terms } from "./terms.ts";
 import { Ticket, type TicketOwner } from "./ticket.ts";
 import { NOTE_MS, Waiter, type WaiterOwner } from "./waiter.ts";
 

@@ -7,8 +7,8 @@ import type { FencedLease } from "./lease.ts";
 import { LiveLease } from "./live-lease.ts";
 import type { AcquireOptions, GuardBinding, RequestExtras } from "./lock-manager.ts";
 import type { ManagerEngine, Nest } from "./manager.ts";
-import type { Terms } from "./options.ts";
-import { CALL_OPTIONS } from "./options.ts";
+import { CALL_OPTIONS } from "./option-names.ts";
+import type { Terms } from "./terms.ts";
 
 /** The options of any `request`. */
 type AnyRequestOptions = AcquireOptions<never> &

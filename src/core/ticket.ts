@@ -4,9 +4,9 @@ import type { Answer, Ask, Backend, Busy, DriverError, Granted, Io } from "./dri
 import type { Engine } from "./engine.ts";
 import { decodeHolder } from "./holder.ts";
 import type { Step } from "./link.ts";
-import type { Terms } from "./options.ts";
 import type { ReturnOutcome } from "./returns.ts";
 import type { GrantIds } from "./tenure.ts";
+import type { Terms } from "./terms.ts";
 import type { Waiter } from "./waiter.ts";
 
 /** How long an acquire that was never answered goes on asking. */

@@ -5,9 +5,9 @@ import { decodeExport, type ExportedLease } from "./exported.ts";
 import { asBackendError, asDriverError } from "./link.ts";
 import type { LiveLease } from "./live-lease.ts";
 import type { ManagerEngine } from "./manager.ts";
-import type { Terms } from "./options.ts";
 import { readSequencer } from "./sequencer.ts";
 import { Tenure } from "./tenure.ts";
+import type { Terms } from "./terms.ts";
 
 /** How often a lost reply is asked for. */
 const TRIES = 3;

@@ -6,8 +6,8 @@ import { decodeHolder, type Holder } from "./holder.ts";
 import { asAcquireError, asDriverError } from "./link.ts";
 import type { LiveLease } from "./live-lease.ts";
 import type { NameQueue } from "./local-queue.ts";
-import type { Terms } from "./options.ts";
 import { Tenure } from "./tenure.ts";
+import type { Terms } from "./terms.ts";
 
 /** A store that is only busy with another writer is asked again for so long, even by one attempt. */
 const BUSY_MS = 1000;
