@@ -116,7 +116,7 @@ export class ManagerEngine implements Engine {
       (due) => {
         for (const place of due) place.onDue(this.clock.mono());
       },
-      true,
+      { ref: true },
     );
   }
 

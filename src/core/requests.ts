@@ -256,6 +256,8 @@ async function repair(
   tenure.queue.releasing(tenure);
   const returned = await engine.keeper.giveBack(tenure, highest);
   tenure.queue.ended(tenure);
+  // Found gone before its deadline: the holder hears of it, as of any loss.
+  if (returned.kind === "gone") lease.apply({ kind: "gone", reason: returned.reason });
   if (returned.kind !== "released") return null;
   lease.apply({ kind: "confirmed" });
   return await engine.acquire(lease.name, { ...terms, above: highest }, signal);

@@ -92,7 +92,14 @@ async function exchange(
 async function undo(engine: ManagerEngine, ask: Ask, timeoutMs: number): Promise<void> {
   const { name, mode, grantId, ttlMs } = ask;
   const ref = { name, mode, grantId, ttlMs, lockDelayMs: 0 };
-  await engine.returns.give({ ref, late: true, timeoutMs, budgetMs: 0, oursUntilMs: Infinity });
+  await engine.returns.give({
+    ref,
+    late: true,
+    timeoutMs,
+    budgetMs: 0,
+    livesMs: ttlMs,
+    oursUntilMs: Infinity,
+  });
 }
 
 /** Asks the backend whether the grant of a sequencer still stands. */
