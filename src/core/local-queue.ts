@@ -25,7 +25,7 @@ const SHARED_WINDOW = 64;
 const MAX_WAITERS = 10_000;
 /** A note about who holds a name may come so much early, with others. */
 const NOTE_SLACK_MS = 1000;
-/** Whoever is next asks at the latest so long after a release began, whether or not that has been answered. */
+/** Whoever is next is held up so long by a release that is not answered. */
 const RELEASE_MS = 250;
 /** How long a caller whose wait is over waits for its entry to be taken back. */
 const LEAVE_MS = 250;
@@ -44,8 +44,8 @@ export class NameQueue implements TicketOwner, WaiterOwner {
   #tenure: Tenure | undefined;
   /** Its release is under way: the head asks when it is through, or it would only be told to wait. */
   #releasing: Tenure | undefined;
-  /** `clock.mono()` when that began. */
-  #releasedAt = 0;
+  /** `clock.mono()` until when it holds the head up; 0 before there was one. */
+  #releaseUntil = 0;
   #joinTimer: Timer | undefined;
 
   constructor(name: string, engine: Engine) {
@@ -130,7 +130,7 @@ export class NameQueue implements TicketOwner, WaiterOwner {
     if (tenure !== this.#tenure) return;
     this.#tenure = undefined;
     this.#releasing = tenure;
-    this.#releasedAt = this.#engine.clock.mono();
+    this.#releaseUntil = 0;
   }
 
   /** The tenure is gone: released, lost or exported. */
@@ -222,12 +222,13 @@ export class NameQueue implements TicketOwner, WaiterOwner {
   #pump(now?: number): void {
     const first = this.#head;
     if (first === undefined) return;
-    if (
-      this.#releasing !== undefined &&
-      this.#engine.clock.mono() < this.#releasedAt + RELEASE_MS
-    ) {
-      this.#pumpIn(RELEASE_MS);
-      return;
+    if (this.#releasing !== undefined) {
+      const mono = this.#engine.clock.mono();
+      if (this.#releaseUntil === 0) this.#releaseUntil = mono + RELEASE_MS;
+      if (mono < this.#releaseUntil) {
+        this.#pumpIn(RELEASE_MS);
+        return;
+      }
     }
     const { mode, permits } = first.terms;
     const window = mode === "exclusive" ? 1 : mode === "shared" ? SHARED_WINDOW : permits;

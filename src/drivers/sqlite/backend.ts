@@ -17,7 +17,7 @@ import { attempt, exchange, grantIdle } from "./acquire.ts";
 import { Bells } from "./bells.ts";
 import { openTransaction } from "./client.ts";
 import { asDriverError } from "./errors.ts";
-import { fileIdentity } from "./file.ts";
+import { leadsTo } from "./file.ts";
 import { releaseAll, releaseSole, renewAll, renewSole, revoke } from "./give-back.ts";
 import { type Opened, openStore, type Source } from "./open-store.ts";
 import type { Settings } from "./options.ts";
@@ -240,13 +240,11 @@ export class SqliteBackend implements Backend {
   #noticeReplaced(): void {
     const opened = this.#opened;
     if (opened?.path == null) return;
-    let now: string | null;
     try {
-      now = fileIdentity(opened.path);
+      if (leadsTo(opened.path, opened.file)) return;
     } catch (error) {
       throw asDriverError(error, this.#label());
     }
-    if (now === opened.file) return;
     this.#replaced = true;
     this.#queued.clear();
     this.#bells?.rest();
