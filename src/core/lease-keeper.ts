@@ -9,6 +9,7 @@ import type { Keeper, LiveLease } from "./live-lease.ts";
 import type { ManagerEngine } from "./manager.ts";
 import { parseTtl } from "./option-values.ts";
 import type { ReturnOrder, ReturnOutcome } from "./returns.ts";
+import { scopeOf } from "./scope.ts";
 import { writeSequencer } from "./sequencer.ts";
 import type { Tenure } from "./tenure.ts";
 
@@ -26,12 +27,10 @@ export class LeaseKeeper implements Keeper {
     return this.#engine.holderClock.now();
   }
 
-  /** Hash of configuration only: a failover or a new host name does not change it. */
   scopeOf(name: string): string {
     const { driver, settings, mac } = this.#engine;
-    return mac
-      .sha256(JSON.stringify([driver.name, settings.backendId, settings.namespace, name]))
-      .slice(0, 27);
+    const { backendId, namespace } = settings;
+    return scopeOf({ driver: driver.name, backendId, namespace }, name, mac);
   }
 
   sequencerOf(lease: LiveLease): string {

@@ -46,7 +46,9 @@ export function termsOf(
       ? oneOf("mode", options.mode ?? "exclusive", ["exclusive", "shared"])
       : "permits";
   if (!declared.modes.includes(mode))
-    throw new UnsupportedError(`This driver has no mode "${mode}".`);
+    throw new UnsupportedError(
+      [`This driver has no mode "${mode}".`, declared.refusals?.[mode] ?? ""].join(" ").trim(),
+    );
   if (options.ttl !== undefined && declared.liveness === "session")
     throw new InvalidArgumentError(
       "Expected no `ttl` per call: on this driver the ttl is the session's, set it on the manager.",
