@@ -44,7 +44,7 @@ const metaModel: Readonly<Record<string, Model>> = {
     const meta = tables.get("meta", "1");
     return meta === undefined ? [] : [{ ...meta, floor: decimal(meta.floor) }];
   },
-  tables: (tables) => (tables.get("meta", "1") === undefined ? [] : [{ name: "meta" }]),
+  tables: (tables) => (tables.get("meta", "1") === undefined ? [] : [{ name: "ringfence_meta" }]),
   setIdentity: (tables, args) => {
     const meta = tables.get("meta", "1");
     if (meta === undefined) return 0;
