@@ -27,6 +27,8 @@ export class Observer {
   #look: Look;
   #last: Seen | null = null;
   #over = false;
+  /** Stops waiting for the server that is being asked. */
+  #turn: () => void = () => undefined;
   readonly #loop: Promise<void>;
 
   constructor(lock: string, journal: Journal, look: Look) {
@@ -39,17 +41,24 @@ export class Observer {
   /** Another server is asked from now on. */
   turnTo(look: Look): void {
     this.#look = look;
+    this.#turn();
   }
 
   async close(): Promise<void> {
     this.#over = true;
+    this.#turn();
     await this.#loop;
   }
 
   async #run(): Promise<void> {
     while (!this.#over) {
-      // A server that is down for a moment shows nothing new.
-      const seen = await this.#look().catch(() => this.#last);
+      // A server that is down shows nothing new, and may take long to say so.
+      const turned = new Promise<Seen | null>((resolve) => {
+        this.#turn = () => {
+          resolve(this.#last);
+        };
+      });
+      const seen = await Promise.race([this.#look().catch(() => this.#last), turned]);
       this.#tell(seen);
       await new Promise<void>((resolve) => {
         systemClock.timer(EVERY_MS, resolve, true);
