@@ -6,13 +6,27 @@ import { LOCK } from "./build.mjs";
 import { cleanEnv, hashOf, must, npm, read, root, run, say } from "./host.mjs";
 import { locked } from "./setup-lock.mjs";
 
-/** The one list: package, a command that it brings, and what needs it. */
+/** The one list: package, a command that it brings, a service that its installation would start, and what needs it. */
 const DEBIAN = [
   { name: "util-linux", command: "setpriv", why: "ends a child when its wrapper is killed" },
-  { name: "redis-server", command: "redis-server", why: "the Redis driver, and the lab's model" },
-  { name: "redis-sentinel", command: "redis-sentinel", why: "failover of the Redis driver" },
+  {
+    name: "redis-server",
+    command: "redis-server",
+    service: "redis-server",
+    why: "the Redis driver, and the lab's model",
+  },
+  {
+    name: "redis-sentinel",
+    command: "redis-sentinel",
+    service: "redis-sentinel",
+    why: "failover of the Redis driver",
+  },
   { name: "gcc", command: "gcc", why: "compiles the shim that moves a process's wall clock" },
   { name: "libc6-dev", command: "gcc", why: "the headers for it" },
+  { name: "procps", command: "pgrep", why: "finds the processes of a server that a test crashes" },
+  { name: "postgresql-15", command: "postgres", service: "postgresql", why: "PostgreSQL" },
+  { name: "pgbouncer", command: "pgbouncer", service: "pgbouncer", why: "poolers of PostgreSQL" },
+  { name: "mariadb-server", command: "mariadbd", service: "mariadb", why: "MySQL and MariaDB" },
 ];
 
 const POLICY = "/usr/sbin/policy-rc.d";
@@ -59,11 +73,14 @@ async function installDebian(missing) {
   const env = { ...cleanEnv(), DEBIAN_FRONTEND: "noninteractive" };
   await run(["apt-get", "update", "-qq"], { env });
   await withoutStartingServices(async () => {
-    for (const { name } of missing) {
+    for (const { name, service } of missing) {
       say(`installing ${name} for the tests`);
       const words = ["apt-get", "install", "-qq", "-y", "--no-install-recommends", name];
       // One line per package: apt's own words only when they are complaints.
       await run(words, { env, stdout: "ignore" });
+      // Nor at the next boot: a service that only tests brought here is nobody's.
+      if (service !== undefined)
+        await run(["update-rc.d", service, "disable"], { env, stdout: "ignore" });
     }
   });
 }
