@@ -117,16 +117,17 @@ class Storm {
 
   async rage(guarded: boolean, forMs: number): Promise<void> {
     this.#stretches += 1;
-    const storm = { over: false };
+    let ended = false;
+    const over = (): boolean => ended;
     const work = Promise.all(
       this.#places.map(async (place, i) =>
         place.work({ guarded, forMs, worker: `${this.#stretches}.${i}` }),
       ),
     ).finally(() => {
-      storm.over = true;
+      ended = true;
     });
     const torment = async (): Promise<void> => {
-      while (!storm.over) {
+      while (!over()) {
         const place = this.#any();
         if (!place.ready) {
           await sleep(5);
@@ -141,10 +142,10 @@ class Storm {
       }
     };
     const kill = async (): Promise<void> => {
-      while (!storm.over) {
+      while (!over()) {
         await sleep(Math.min(forMs / 3, 4000) * (0.5 + Math.random()));
         const place = this.#any();
-        if (storm.over || !place.ready) continue;
+        if (over() || !place.ready) continue;
         place.ready = false;
         place.kill("SIGKILL");
         this.kills += 1;
