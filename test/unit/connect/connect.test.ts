@@ -28,11 +28,26 @@ describe("connect", () => {
     const driver = await connect(url);
     expect([driver.name, driver.fencing]).toEqual(["redis", "volatile"]);
   });
+  it.each([
+    "redlock:redis://a,redis://b,redis://c",
+    "redlock:redis://u:p@a:1/0,rediss://b,redis://[::1]:7?quorum=3",
+  ])("makes the Redlock driver for %s", async (url) => {
+    const driver = await connect(url);
+    expect([driver.name, driver.fencing, driver.waiting]).toEqual(["redlock", "volatile", "poll"]);
+  });
+  it("makes a Redlock driver without tokens where locks only save work", async () => {
+    const url = "redlock:redis://a,redis://b,redis://c?efficiencyOnly=true";
+    expect((await connect(url)).fencing).toBe("none");
+  });
+  it("refuses a quorum of half of the servers, with the arithmetic", async () => {
+    const four = "redlock:redis://a,redis://b,redis://c,redis://d";
+    await expect(connect(`${four}?quorum=2`)).rejects.toThrow("2 + 2 = 4 is not more than 4");
+    await expect(connect("redlock:redis://a,redis://b")).rejects.toThrow("2 of 2");
+  });
   it("makes a Redis driver without tokens where locks only save work", async () => {
     expect((await connect("redis://h?efficiencyOnly=true")).fencing).toBe("none");
   });
   it.each([
-    "redlock:redis://a,redis://b",
     "postgres://h/db",
     "postgres+advisory://h/db",
     "etcd://a,b",
@@ -58,6 +73,11 @@ describe("connect", () => {
     "redis://h?replicas=some",
     "redis://h?cluster=1",
     "redis://h?family=6",
+    "redlock:a,b,c",
+    "redlock:redis://a,redis://b,",
+    "redlock:redis://a,redis://b,redis://c?quorum=most",
+    "redlock:redis://a,redis://b,redis://c?quorum=4",
+    "redlock:redis://a,redis://b,redis://c?replicas=1",
   ])("refuses %j", async (url) => {
     await expect(connect(url)).rejects.toThrow(InvalidArgumentError);
   });

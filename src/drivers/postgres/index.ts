@@ -1,0 +1,4 @@
+export type { PgClient, PgPool, PostgresClient, PostgresJs } from "./client.ts";
+export { type PostgresCapabilities, postgresDriver } from "./driver.ts";
+export type { PostgresDriverOptions } from "./options.ts";
+export { postgresSchema } from "./schema.ts";
