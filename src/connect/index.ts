@@ -43,22 +43,18 @@ const CONNECTORS: Record<string, Connector> = {
   },
   redis: async (store) => redis("redis", store),
   rediss: async (store) => redis("rediss", store),
+  postgres: async (store) => postgres(store),
+  postgresql: async (store) => postgres(store),
 };
 
 /** Schemes with a meaning of their own that this build has no driver for. */
-const WITHOUT_DRIVER = [
-  "redlock",
-  "postgres",
-  "postgres+advisory",
-  "etcd",
-  "zookeeper",
-  "dynamodb",
-];
+const WITHOUT_DRIVER = ["redlock", "postgres+advisory", "etcd", "zookeeper", "dynamodb"];
 
 /**
  * The driver for a store URL: `memory:`, `sqlite:/path`, `sqlite:relative`, `sqlite:///absolute` (with
- * `?durability=full` where each grant must survive a power loss), `redis://host` and `rediss://host`. Percent-escapes in a path are decoded. It loads only
- * the driver that the scheme names, and connects at the first use, not here. Messages never show a password.
+ * `?durability=full` where each grant must survive a power loss), `redis://host`, `rediss://host` and
+ * `postgres://host/db`. Percent-escapes in a path are decoded. It loads only the driver that the scheme names, and
+ * connects at the first use, not here. Messages never show a password.
  * @throws InvalidArgumentError for what is no store URL
  * @throws UnsupportedError for a scheme whose driver this build does not have
  */
@@ -141,6 +137,16 @@ async function redis(scheme: string, store: StoreUrl): Promise<Driver> {
   const { redisFromUrl } = await import("./redis.ts");
   const options = { replicas, efficiencyOnly: flag("efficiencyOnly"), cluster: flag("cluster") };
   return redisFromUrl(`${scheme}:${store.rest}`, options);
+}
+
+/** `postgres://[user:password@]host[:port]/database`, our parameters and those of the client library mixed. */
+async function postgres(store: StoreUrl): Promise<Driver> {
+  if (!store.rest.startsWith("//") || !URL.canParse(`postgres:${store.rest}`))
+    throw complaint(store, "an address: postgres://user@host:5432/database");
+  const { parsePostgresUrl, postgresClient } = await import("./postgres.ts");
+  const { url, options } = parsePostgresUrl(store.rest, store.query);
+  const { postgresDriver } = await import("../drivers/postgres/index.ts");
+  return postgresDriver(await postgresClient(url), options);
 }
 
 /** Says which package to install when a driver's own import fails, instead of a stack from the module loader. */

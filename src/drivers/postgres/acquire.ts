@@ -64,7 +64,7 @@ async function grantIdle(at: Asking, ask: Ask): Promise<Granted | null> {
 async function refresh(at: Asking, ask: Ask): Promise<(Busy & { readonly ahead: number }) | null> {
   const { connection, sql, key, dueAt } = at;
   const args = [key, ask.grantId, String(KEEP_NEAR_MS), String(KEEP_FAR_MS)];
-  const [row] = await connection.run({ statement: sql.refresh, args }, dueAt).catch((error) => {
+  const [row] = await connection.run({ statement: sql.refresh, args }, dueAt).catch((error: unknown) => {
     if (sqlState(error) === "40001") return [];
     throw error as Error;
   });

@@ -36,7 +36,7 @@ import {
 } from "../../core/driver.ts";
 import { encodeName } from "../../core/lock-name.ts";
 import { type Asking, attempt, exchange } from "./acquire.ts";
-import { CONNECT_TIMEOUT_MS, dialerOf, type Dialer, type PostgresClient } from "./client.ts";
+import { CONNECT_TIMEOUT_MS, type Dialer, dialerOf, type PostgresClient } from "./client.ts";
 import type { Connection } from "./connection.ts";
 import { asPostgresError } from "./errors.ts";
 import { releaseAll, renewAll, revoke } from "./give-back.ts";

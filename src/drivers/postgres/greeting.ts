@@ -12,7 +12,8 @@ export async function isDirect(
 ): Promise<boolean> {
   // `is_local` where it is a pooler's: whatever is set there would stay for the next one who is given that session.
   const local = pooler === "session" ? "false" : `pg_backend_pid() <> ${connection.pid}`;
-  const set = (name: string, value: string): string => `set_config('${name}', '${value}', ${local})`;
+  const set = (name: string, value: string): string =>
+    `set_config('${name}', '${value}', ${local})`;
   const settings = [
     set("default_transaction_isolation", "read committed"),
     set("lock_timeout", "5000"),

@@ -1,4 +1,5 @@
+export { type PostgresAdvisoryCapabilities, postgresAdvisoryDriver } from "./advisory.ts";
 export type { PgClient, PgPool, PostgresClient, PostgresJs } from "./client.ts";
 export { type PostgresCapabilities, postgresDriver } from "./driver.ts";
-export type { PostgresDriverOptions } from "./options.ts";
+export type { AdvisoryOptions, PostgresDriverOptions } from "./options.ts";
 export { postgresSchema } from "./schema.ts";

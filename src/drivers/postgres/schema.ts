@@ -77,8 +77,21 @@ function statements(t: Tables): readonly string[] {
 )`,
     /* sql */ `CREATE TABLE IF NOT EXISTS ${t.keys} (
   key bigint PRIMARY KEY,
-  name text NOT NULL,
-  first bigint NOT NULL DEFAULT 0
+  name text COLLATE "C" NOT NULL,
+  last bigint NOT NULL,
+  previous bigint
+) ${BUSY}`,
+    /* sql */ `CREATE TABLE IF NOT EXISTS ${t.holders} (
+  key bigint NOT NULL,
+  grant_id text NOT NULL,
+  mode text NOT NULL,
+  holder text NOT NULL,
+  pid integer NOT NULL,
+  first bigint NOT NULL,
+  last bigint NOT NULL,
+  since timestamptz NOT NULL,
+  revoked boolean NOT NULL DEFAULT false,
+  PRIMARY KEY (key, grant_id)
 ) ${BUSY}`,
     `INSERT INTO ${t.meta} (id, format) VALUES (1, ${FORMAT}) ON CONFLICT (id) DO NOTHING`,
   ];
@@ -105,7 +118,7 @@ function makeSchema({ schema }: Tables): string {
 /** What is there: `schema|tables`, each `t` or `f`. */
 function lookFor(t: Tables): string {
   const there = `EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = ${literal(t.schema)})`;
-  const last = `to_regclass(${literal(t.keys)}) IS NOT NULL`;
+  const last = `to_regclass(${literal(t.holders)}) IS NOT NULL`;
   return `SELECT concat(${there}, '|', ${last})`;
 }
 

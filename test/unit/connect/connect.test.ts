@@ -32,8 +32,15 @@ describe("connect", () => {
     expect((await connect("redis://h?efficiencyOnly=true")).fencing).toBe("none");
   });
   it.each([
-    "redlock:redis://a,redis://b",
     "postgres://h/db",
+    "postgres://u:secret@h:5433/db?sslmode=require",
+    "postgresql://h?schema=my%20locks&tablePrefix=l_&autoCreate=false&maxSessions=2&pooler=session",
+  ])("makes the PostgreSQL driver for %s", async (url) => {
+    const driver = await connect(url);
+    expect([driver.name, driver.fencing]).toEqual(["postgres", "durable"]);
+  });
+  it.each([
+    "redlock:redis://a,redis://b",
     "postgres+advisory://h/db",
     "etcd://a,b",
     "zookeeper://a,b/c",
@@ -58,6 +65,11 @@ describe("connect", () => {
     "redis://h?replicas=some",
     "redis://h?cluster=1",
     "redis://h?family=6",
+    "postgres:db",
+    "postgres://h/db?autoCreate=perhaps",
+    "postgres://h/db?maxSessions=0",
+    "postgres://h/db?pooler=transaction",
+    "postgres://h/db?schema=",
   ])("refuses %j", async (url) => {
     await expect(connect(url)).rejects.toThrow(InvalidArgumentError);
   });
