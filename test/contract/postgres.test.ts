@@ -1,8 +1,7 @@
 import { afterAll, beforeAll, describe, it } from "vitest";
-import type { Backend } from "../../src/core/driver.ts";
 import { postgresAdvisoryDriver, postgresDriver } from "../../src/drivers/postgres/index.ts";
 import { describeDriverContract } from "../../src/testing/index.ts";
-import { POSTGRES_LIBRARIES } from "../fixtures/postgres-clients.ts";
+import { openAdvisory, POSTGRES_LIBRARIES } from "../fixtures/postgres-clients.ts";
 import { describePostgres, PostgresServer } from "../fixtures/postgres-server.ts";
 
 describePostgres("PostgreSQL, lease table", () => {
@@ -45,13 +44,6 @@ describePostgres("PostgreSQL, advisory locks", () => {
       lapsingTtlMs: 1000,
       lagMs: 300,
       declares: postgresAdvisoryDriver(library.client(1)),
-      open: async () => ({
-        driver: postgresAdvisoryDriver(library.client(server.port)),
-        close: async () => undefined,
-        // As a crash does: every session of the process ends, and nothing is given back.
-        endSession: async (backend: Backend) => {
-          await backend.close();
-        },
-      }),
+      open: async () => openAdvisory(server, library),
     });
 });

@@ -40,10 +40,10 @@ import { type Dialer, dialerOf, type PostgresClient, type Statement } from "./cl
 import type { Connection } from "./connection.ts";
 import { asPostgresError, LinkError } from "./errors.ts";
 import { isDirect } from "./greeting.ts";
+import { LeaseSessions } from "./lease-sessions.ts";
 import { type AdvisoryOptions, type CheckedAdvisory, checkAdvisoryOptions } from "./options.ts";
 import { probeServer } from "./probe.ts";
 import { ensureSchema } from "./schema.ts";
-import { LeaseSessions } from "./lease-sessions.ts";
 
 /** What advisory locks promise. */
 export interface PostgresAdvisoryCapabilities extends Capabilities {
@@ -126,7 +126,7 @@ class AdvisoryBackend implements Backend {
       clock: context.clock,
       max: checked.maxSessions,
       greet: async (connection, dueAt) => {
-        await refusePooler(connection, dueAt, checked.pooler);
+        await refusePooler(connection, dueAt, checked.pooler, context.host.id);
       },
       onEnd: (connection) => {
         this.#ended(connection);
@@ -349,7 +349,9 @@ class AdvisoryBackend implements Backend {
     args: readonly (string | null)[],
     dueAt: number,
   ): Promise<readonly string[]> {
-    return await this.#with(dueAt, async (connection) => connection.run({ statement, args }, dueAt));
+    return await this.#with(dueAt, async (connection) =>
+      connection.run({ statement, args }, dueAt),
+    );
   }
 
   async #with<T>(dueAt: number, step: (connection: Connection) => Promise<T>): Promise<T> {
@@ -404,8 +406,9 @@ async function refusePooler(
   connection: Connection,
   dueAt: number,
   pooler: "session" | undefined,
+  host: string,
 ): Promise<void> {
-  if (await isDirect(connection, dueAt, pooler)) return;
+  if (await isDirect(connection, dueAt, pooler, host)) return;
   const sent = new LinkError("a pooler is in between", { sent: false });
   connection.end(sent);
   throw new DriverError(

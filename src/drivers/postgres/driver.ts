@@ -248,7 +248,7 @@ class PostgresBackend implements Backend {
 
   /** True for a session of the server itself. */
   async #greet(connection: Connection, dueAt: number): Promise<boolean> {
-    const direct = await isDirect(connection, dueAt, this.#checked.pooler);
+    const direct = await isDirect(connection, dueAt, this.#checked.pooler, this.#context.host.id);
     connection.prepare = direct;
     this.#pooled = !direct;
     return direct;

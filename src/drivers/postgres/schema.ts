@@ -75,6 +75,14 @@ function statements(t: Tables): readonly string[] {
   until timestamptz NOT NULL,
   PRIMARY KEY (key, grant_id)
 )`,
+    ...advisoryTables(t),
+    `INSERT INTO ${t.meta} (id, format) VALUES (1, ${FORMAT}) ON CONFLICT (id) DO NOTHING`,
+  ];
+}
+
+/** What the driver of advisory locks needs beside the sequence. */
+function advisoryTables(t: Tables): readonly string[] {
+  return [
     /* sql */ `CREATE TABLE IF NOT EXISTS ${t.keys} (
   key bigint PRIMARY KEY,
   name text COLLATE "C" NOT NULL,
@@ -93,7 +101,6 @@ function statements(t: Tables): readonly string[] {
   revoked boolean NOT NULL DEFAULT false,
   PRIMARY KEY (key, grant_id)
 ) ${BUSY}`,
-    `INSERT INTO ${t.meta} (id, format) VALUES (1, ${FORMAT}) ON CONFLICT (id) DO NOTHING`,
   ];
 }
 
