@@ -3,3 +3,15 @@ export type { PgClient, PgPool, PostgresClient, PostgresJs } from "./client.ts";
 export { type PostgresCapabilities, postgresDriver } from "./driver.ts";
 export type { AdvisoryOptions, PostgresDriverOptions } from "./options.ts";
 export { postgresSchema } from "./schema.ts";
+export {
+  type KyselyTransaction,
+  LockNotAvailableError,
+  type PgTransaction,
+  type PostgresJsTransaction,
+  type RowOf,
+  tryRowLock,
+  type UserTransaction,
+  withAdvisoryXact,
+  withRowLock,
+  type XactOptions,
+} from "./transaction.ts";

@@ -39,9 +39,12 @@ describe("connect", () => {
     const driver = await connect(url);
     expect([driver.name, driver.fencing]).toEqual(["postgres", "durable"]);
   });
+  it("makes the driver of advisory locks for postgres+advisory:", async () => {
+    const driver = await connect("postgres+advisory://u:secret@h/db?maxSessions=5");
+    expect([driver.name, driver.liveness]).toEqual(["postgres-advisory", "session"]);
+  });
   it.each([
     "redlock:redis://a,redis://b",
-    "postgres+advisory://h/db",
     "etcd://a,b",
     "zookeeper://a,b/c",
     "dynamodb://eu-west-1/t",
