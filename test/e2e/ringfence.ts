@@ -7,7 +7,7 @@ import { afterAll, beforeAll } from "vitest";
 const ROOT = resolve(import.meta.dirname, "../..");
 
 /** The built command: what users run. */
-export const MAIN: string = join(ROOT, "dist/cli/main.js");
+export const MAIN: string = join(ROOT, "dist/cli/main.cjs");
 
 /** Builds what these tests run, where it is out of date. Several files at once share one build. */
 export function buildFirst(): void {

@@ -236,6 +236,24 @@ it("ringfence/redis", () => {
   `);
 });
 
+it("ringfence/redlock", () => {
+  expect(all.get("./redlock")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "IoredisClient",
+        "NodeRedisClient",
+        "RedisClient",
+        "RedlockCapabilities",
+        "RedlockDriverOptions",
+        "RedlockEfficiencyCapabilities",
+      ],
+      "values": [
+        "redlockDriver",
+      ],
+    }
+  `);
+});
+
 it("ringfence/guards/file", () => {
   expect(all.get("./guards/file")).toMatchInlineSnapshot(`
     {

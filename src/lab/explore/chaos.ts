@@ -108,12 +108,10 @@ export class Chaos {
         return;
       }
       case "suspend": {
-        const { incarnation, machine } = world.process(client);
-        if (machine.sleeps) return;
+        if (world.process(client).machine.sleeps) return;
         world.suspend(client);
         this.#later(ms, () => {
-          if (world.process(client).incarnation === incarnation) world.unsuspend(client);
-          else machine.wake();
+          world.unsuspend(client);
         });
         return;
       }

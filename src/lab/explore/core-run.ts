@@ -3,6 +3,7 @@ import type { History } from "../history.ts";
 import { ResourceServer } from "../servers/resource.ts";
 import { type TableOptions, TableServer } from "../servers/table.ts";
 import type { Choices } from "../sim/choices.ts";
+import type { SimProcess } from "../sim/process.ts";
 import { World } from "../sim/world.ts";
 import { section } from "../workloads/section.ts";
 import { Chaos } from "./chaos.ts";
@@ -61,7 +62,7 @@ export async function runCore(run: CoreRun): Promise<CoreOutcome> {
       ttl: swarm.ttlMs,
       handOff: "local",
     });
-    const loop = clientLoop({ world, core, resource, swarm, state, name });
+    const loop = clientLoop({ world, process, core, resource, swarm, state, name });
     void loop;
   };
   for (const name of names) start(name);
@@ -94,6 +95,7 @@ export async function runCore(run: CoreRun): Promise<CoreOutcome> {
 
 interface LoopParts {
   readonly world: World;
+  readonly process: SimProcess;
   readonly core: CoreClient;
   readonly resource: ResourceServer;
   readonly swarm: Swarm;
@@ -101,12 +103,12 @@ interface LoopParts {
   readonly name: string;
 }
 
-async function clientLoop({ world, core, resource, swarm, state, name }: LoopParts): Promise<void> {
+async function clientLoop(parts: LoopParts): Promise<void> {
+  const { world, process, core, resource, swarm, state, name } = parts;
   const { ttlMs } = swarm;
   const habits = world.choices.site(`client ${name}`);
   const waits = [undefined, ttlMs * 0.3, ttlMs * 2];
   const works = [1, ttlMs * 0.1, ttlMs * 0.5, ttlMs * 1.3];
-  const { process } = core;
   for (;;) {
     const began = state.healed;
     const lock = `L${habits.among(swarm.locks)}`;

@@ -1,7 +1,6 @@
 import type { Backend } from "../../core/driver.ts";
-import type { Message } from "../sim/network.ts";
+import type { Play, PlayMessage } from "./play.ts";
 import { arms, type Scenario } from "./scenario.ts";
-import type { Stage } from "./stage.ts";
 
 const TTL = { ttlMs: 2000 };
 const RENEWED = { ttlMs: 2000, renews: true };
@@ -27,7 +26,7 @@ export function withoutTombstones(backend: Backend): Backend {
 
 const isReply =
   (...to: readonly string[]) =>
-  ({ label }: Message): boolean =>
+  ({ label }: PlayMessage): boolean =>
     to.some((call) => label === `${call} reply`);
 
 /** What late, lost and repeated messages do. */
@@ -39,7 +38,7 @@ export const MESSAGES: readonly Scenario[] = [
     property: "P4",
     arms: arms({ fenceHolds: true }),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    async play(s: Play): Promise<void> {
       const a = await s.acquire("A", TTL);
       const from = await s.open("A", a);
       const release = s.hold("A", "X", "write");
@@ -58,7 +57,7 @@ export const MESSAGES: readonly Scenario[] = [
     property: "P4",
     arms: arms(),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    async play(s: Play): Promise<void> {
       const a = await s.acquire("A", TTL);
       const fromA = await s.open("A", a);
       const release = s.hold("A", "X", "write");
@@ -80,7 +79,7 @@ export const MESSAGES: readonly Scenario[] = [
     property: "P1",
     arms: arms(),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    async play(s: Play): Promise<void> {
       const a = await s.acquire("A", TTL);
       s.pauseFor("A", 3000);
       const b = await s.acquire("B", { ttlMs: 5000 });
@@ -98,7 +97,7 @@ export const MESSAGES: readonly Scenario[] = [
     property: "P8",
     arms: arms({ naive: { retryMs: 500 } }),
     withinMs: 2000,
-    async play(s: Stage): Promise<void> {
+    async play(s: Play): Promise<void> {
       s.drop(s.server, "A", isReply("SET", "attempt"));
       await s.section("A", { ttlMs: 3000 });
     },
@@ -111,7 +110,7 @@ export const MESSAGES: readonly Scenario[] = [
     property: "P1",
     arms: arms({ naive: { retriesRelease: true } }),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    async play(s: Play): Promise<void> {
       const first = await s.acquire("A", RENEWED);
       s.drop(s.server, "A", isReply("DEL", "release"));
       void s.must("release", first.release());
@@ -119,7 +118,7 @@ export const MESSAGES: readonly Scenario[] = [
       const second = await s.acquire("A", RENEWED);
       void s.must("B", s.section("B", TTL));
       await s.sleep("A", 1500);
-      second.believes();
+      await second.believes();
       await second.release();
     },
   },
@@ -130,14 +129,14 @@ export const MESSAGES: readonly Scenario[] = [
     property: "P2",
     arms: arms(),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    async play(s: Play): Promise<void> {
       const lockDelayMs = s.ours ? 5000 : 0;
       const a = await s.acquire("A", { ttlMs: 1000, lockDelayMs });
       const from = await s.open("A", a);
       const release = s.hold("A", "X", "write");
       void s.write("A", a, from);
       await s.after(1);
-      s.world.kill("A");
+      s.kill("A");
       void s.must("B", s.section("B", { ttlMs: 1000, lockDelayMs }));
       await s.after(3000);
       release();
@@ -151,7 +150,7 @@ export const MESSAGES: readonly Scenario[] = [
     property: "P2",
     arms: arms({ naive: { release: "compare-and-delete" } }),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    async play(s: Play): Promise<void> {
       const terms = { ttlMs: 1000, lockDelayMs: 5000 };
       const a = await s.acquire("A", terms);
       const from = await s.open("A", a);
@@ -177,7 +176,7 @@ export const MESSAGES: readonly Scenario[] = [
       ringfence: { lock: { kind: "core" }, guard: "claim", holds: true },
     },
     withinMs: 4000,
-    async play(s: Stage): Promise<void> {
+    async play(s: Play): Promise<void> {
       const seen = { count: 0 };
       s.client("A");
       const release = s.hold(
@@ -200,11 +199,11 @@ export const MESSAGES: readonly Scenario[] = [
     property: "P6",
     arms: arms({ naive: { retryMs: 3000, adopts: true } }),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    async play(s: Play): Promise<void> {
       s.drop(s.server, "A", isReply("SET", "attempt"));
       const a = await s.acquire("A", { ttlMs: 6000 });
-      await s.after(7000 - s.world.now);
-      a.believes();
+      await s.after(7000 - s.now);
+      await a.believes();
     },
   },
 ];

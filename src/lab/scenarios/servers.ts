@@ -1,4 +1,5 @@
 import type { RedlockHabits } from "../clients/redlock-client.ts";
+import type { Play } from "./play.ts";
 import { type Arm, type ArmName, arms, type Scenario } from "./scenario.ts";
 import type { Stage } from "./stage.ts";
 
@@ -20,24 +21,24 @@ const THREE_OF_FIVE: RedlockHabits = { quorum: 3, token: "max" };
 const FOUR_OF_FIVE: RedlockHabits = { quorum: 4, token: "write-back" };
 
 /** A holds with just a quorum; then something happens to one server of it; B asks all the others and that one. */
-async function splitQuorum(s: Stage, spoil: (server: string) => void): Promise<void> {
+async function splitQuorum(s: Play, spoil: (server: string) => unknown): Promise<void> {
   const quorum = s.armName === "ringfence" ? 4 : 3;
   for (const name of ["A", "B"]) s.client(name);
-  for (const server of s.servers.slice(quorum)) s.world.cut("A", server, "lose");
-  for (const server of s.servers.slice(0, 5 - quorum)) s.world.cut("B", server, "lose");
+  for (const server of s.servers.slice(quorum)) s.cut("A", server);
+  for (const server of s.servers.slice(0, 5 - quorum)) s.cut("B", server);
   const a = await s.acquire("A", { ttlMs: 30_000 });
-  spoil(s.servers[quorum - 1] ?? "");
+  await spoil(s.servers[quorum - 1] ?? "");
   const b = await s.client("B").acquire("L", { ttlMs: 30_000, waitMs: 5000 });
-  a.believes();
-  b?.believes();
+  await a.believes();
+  await b?.believes();
 }
 
-async function failedOver(s: Stage): Promise<void> {
-  if (!s.ours) s.world.cut(s.server, s.servers[1] ?? "", "lose", true);
+async function failedOver(s: Play): Promise<void> {
+  if (!s.ours) s.cut(s.server, s.servers[1] ?? "", true);
   const terms = { ttlMs: 10_000 };
   const a = await s.acquire("A", terms);
   const fromA = await s.open("A", a);
-  s.failOver();
+  await s.failOver();
   const b = await s.acquire("B", terms);
   const fromB = await s.open("B", b);
   await s.write("B", b, fromB);
@@ -72,9 +73,9 @@ export const SERVERS: readonly Scenario[] = [
     property: "P1",
     arms: redlockArms(THREE_OF_FIVE, FOUR_OF_FIVE),
     withinMs: 60_000,
-    async play(s: Stage): Promise<void> {
+    async play(s: Play): Promise<void> {
       await splitQuorum(s, (server) => {
-        s.world.step(server, 40_000);
+        s.step(server, 40_000);
       });
     },
   },
@@ -85,10 +86,8 @@ export const SERVERS: readonly Scenario[] = [
     property: "P1",
     arms: redlockArms(THREE_OF_FIVE, FOUR_OF_FIVE),
     withinMs: 60_000,
-    async play(s: Stage): Promise<void> {
-      await splitQuorum(s, (server) => {
-        s.redis.find(({ name }) => name === server)?.restart("nothing");
-      });
+    async play(s: Play): Promise<void> {
+      await splitQuorum(s, async (server) => s.restartServer(server, "nothing"));
     },
   },
   {

@@ -69,10 +69,10 @@ export class ResourceServer {
     }));
   }
 
-  /** Writes a new version; `null` when it was refused. `path` names the code that writes. */
+  /** Writes a new version; `null` when it was refused. `path` names the code that writes; `by hand` passes every check. */
   async write(who: Actor, res: string, from: number, path = "job"): Promise<number | null> {
     return await this.#call(who, "write", res, (item) => {
-      const accepted = this.#admits(who, res, item);
+      const accepted = path === "by hand" || this.#admits(who, res, item);
       if (!accepted) return { result: null, facts: { from, accepted, path } };
       this.#versions += 1;
       item.ver = this.#versions;

@@ -87,6 +87,12 @@ export class ServerTrace {
     this.#queued.clear();
   }
 
+  /** The machine has lost its power: whoever held something is dead, and what was held is free. */
+  voidAll(): void {
+    for (const [grant, { lock }] of this.#live) this.#tell("revoke", { lock, grant });
+    this.forget();
+  }
+
   #end(grant: string, lock: string): void {
     if (this.#queued.delete(grant)) this.#tell("leave", { lock, grant });
     const known = this.#live.get(grant);
@@ -118,7 +124,12 @@ export class ServerTrace {
   }
 
   #tell(
-    f: "enqueue" | "wakeup" | "leave" | "srv.grant" | "srv.renew" | "srv.release" | "srv.expire",
+    f:
+      | "enqueue"
+      | "wakeup"
+      | "leave"
+      | "revoke"
+      | `srv.${"grant" | "renew" | "release" | "expire"}`,
     facts: Facts,
   ): void {
     this.#world.probe.ev(this.#server(), "event", f, facts);

@@ -28,6 +28,22 @@ describe("connect", () => {
     const driver = await connect(url);
     expect([driver.name, driver.fencing]).toEqual(["redis", "volatile"]);
   });
+  it.each([
+    "redlock:redis://a,redis://b,redis://c",
+    "redlock:redis://u:p@a:1/0,rediss://b,redis://[::1]:7?quorum=3",
+  ])("makes the Redlock driver for %s", async (url) => {
+    const driver = await connect(url);
+    expect([driver.name, driver.fencing, driver.waiting]).toEqual(["redlock", "volatile", "poll"]);
+  });
+  it("makes a Redlock driver without tokens where locks only save work", async () => {
+    const url = "redlock:redis://a,redis://b,redis://c?efficiencyOnly=true";
+    expect((await connect(url)).fencing).toBe("none");
+  });
+  it("refuses a quorum of half of the servers, with the arithmetic", async () => {
+    const four = "redlock:redis://a,redis://b,redis://c,redis://d";
+    await expect(connect(`${four}?quorum=2`)).rejects.toThrow("2 + 2 = 4 is not more than 4");
+    await expect(connect("redlock:redis://a,redis://b")).rejects.toThrow("2 of 2");
+  });
   it("makes a Redis driver without tokens where locks only save work", async () => {
     expect((await connect("redis://h?efficiencyOnly=true")).fencing).toBe("none");
   });
@@ -73,6 +89,11 @@ describe("connect", () => {
     "postgres://h/db?maxSessions=0",
     "postgres://h/db?pooler=transaction",
     "postgres://h/db?schema=",
+    "redlock:a,b,c",
+    "redlock:redis://a,redis://b,",
+    "redlock:redis://a,redis://b,redis://c?quorum=most",
+    "redlock:redis://a,redis://b,redis://c?quorum=4",
+    "redlock:redis://a,redis://b,redis://c?replicas=1",
   ])("refuses %j", async (url) => {
     await expect(connect(url)).rejects.toThrow(InvalidArgumentError);
   });
