@@ -60,7 +60,6 @@ describe("connect", () => {
     expect([driver.name, driver.liveness]).toEqual(["postgres-advisory", "session"]);
   });
   it.each([
-    "redlock:redis://a,redis://b",
     "etcd://a,b",
     "zookeeper://a,b/c",
     "dynamodb://eu-west-1/t",
