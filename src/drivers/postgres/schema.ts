@@ -125,7 +125,9 @@ function makeSchema({ schema }: Tables): string {
 /** What is there: `schema|tables`, each `t` or `f`. */
 function lookFor(t: Tables): string {
   const there = `EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = ${literal(t.schema)})`;
-  const last = `to_regclass(${literal(t.holders)}) IS NOT NULL`;
+  // Not by to_regclass, which fails where this role may not use the schema.
+  const last = `EXISTS (SELECT 1 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+  WHERE n.nspname = ${literal(t.schema)} AND c.relname = ${literal(`${t.prefix}holders`)})`;
   return `SELECT concat(${there}, '|', ${last})`;
 }
 
