@@ -27,7 +27,7 @@ it("a seed gives the same history twice, and with eight times as many turns betw
   const { runCore } = await import("../../src/lab/explore/core-run.ts");
   const { FILE_TOLERATED, swarmOf } = await import("../../src/lab/explore/swarm.ts");
   let sections = 0;
-  for (let seed = 1; seed <= 12; seed += 1)
+  for (let seed = 1; seed <= size(4, 60); seed += 1)
     for (const store of ["memory", "sqlite"] as const) {
       const swarm = swarmOf(seed, store === "sqlite" ? FILE_TOLERATED : undefined);
       const once = await runCore({ seed, swarm, store });
@@ -39,7 +39,7 @@ it("a seed gives the same history twice, and with eight times as many turns betw
       expect([seed, ...hashes]).toEqual([seed, once.hash, once.hash, once.hash]);
       sections += once.sections;
     }
-  expect(sections).toBeGreaterThan(100);
+  expect(sections).toBeGreaterThan(30);
 });
 
 it.each([
