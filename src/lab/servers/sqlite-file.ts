@@ -42,7 +42,7 @@ class ModelError extends Error {
  * every commit, `NORMAL` at checkpoints.
  */
 export class SqliteFile {
-  readonly tables = new Tables();
+  readonly tables: Tables = new Tables();
   /** A disk that lies says that it synced, and did not. */
   lies = false;
   /** The process that was stopped in the middle of a transaction: nobody else gets in. */

@@ -133,12 +133,15 @@ export class SqliteHost implements LockPlace {
   }
 
   #systemOf(client: SimProcess): System {
+    const fileIdentity = (path: string): string | null =>
+      this.#files.get(path)?.inode.toString() ?? null;
     return {
       load: async () => ({
         name: "model",
         open: () => this.file.connect(client, this.#kill(client)),
       }),
-      fileIdentity: (path) => this.#files.get(path)?.inode.toString() ?? null,
+      fileIdentity,
+      leadsTo: (path, identity) => fileIdentity(path) === identity,
       prepareFile: () => this.file,
       localFileSystem: () => ({ name: "model", sharing: this.#options.sharing ?? "local" }),
       bells: (parts) => this.#bellsOf(client, parts),
