@@ -63,10 +63,10 @@ export async function setUp(scenario: Scenario, armName: ArmName, how: How): Pro
     const resource = await ResourceListener.open(arm.guard, journal);
     undo.push(async () => resource.close());
     const query = real.query === undefined ? "" : `?${real.query}`;
-    const url = (port: number): string =>
-      inFile
-        ? `sqlite:${encodeURI(join(how.folder, "locks.db"))}`
-        : `redis://127.0.0.1:${port}${query}`;
+    // Who only looks demands nothing of the server.
+    const plain = (port: number): string =>
+      inFile ? `sqlite:${encodeURI(join(how.folder, "locks.db"))}` : `redis://127.0.0.1:${port}`;
+    const url = (port: number): string => plain(port) + (inFile ? "" : query);
     const clients = await Promise.all(
       real.clients.map(async (name, i) => {
         const ops = (i + 1) * OPS;
@@ -82,7 +82,7 @@ export async function setUp(scenario: Scenario, armName: ArmName, how: How): Pro
     );
     return {
       store: production ? url(0) : null,
-      url,
+      url: plain,
       redis,
       clients: new Map(clients.map((child) => [child.name, child])),
       ways: parts.ways,
