@@ -20,6 +20,8 @@ type LockSpec =
       readonly replicas?: number;
     }
   | { readonly kind: "redlock"; readonly habits: RedlockHabits; readonly nodes?: number }
+  /** The production core over the production Redlock driver. */
+  | { readonly kind: "quorum"; readonly quorum: number; readonly nodes?: number }
   /** The production core over the production memory driver. `tamper`: a planted fault. */
   | { readonly kind: "core"; readonly tamper?: Tamper };
 
