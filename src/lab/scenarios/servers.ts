@@ -1,5 +1,5 @@
 import type { RedlockHabits } from "../clients/redlock-client.ts";
-import type { Play } from "./play.ts";
+import type { Play, PlayMessage } from "./play.ts";
 import { type Arm, type ArmName, arms, type Scenario } from "./scenario.ts";
 import type { Stage } from "./stage.ts";
 
@@ -31,15 +31,15 @@ async function splitQuorum(s: Play, spoil: (server: string) => unknown): Promise
   for (const name of ["A", "B"]) s.client(name);
   for (const server of s.servers.slice(quorum)) s.cut("A", server);
   for (const server of s.servers.slice(0, 5 - quorum)) s.cut("B", server);
-  const a = await s.acquire("A", { ttlMs: 30_000 });
+  const a = await s.acquire("A", { ttlMs: 6000 });
   await spoil(s.servers[quorum - 1] ?? "");
-  const b = await s.client("B").acquire("L", { ttlMs: 30_000, waitMs: 5000 });
+  const b = await s.client("B").acquire("L", { ttlMs: 6000, waitMs: 3000 });
   await a.believes();
   await b?.believes();
 }
 
 async function failedOver(s: Play): Promise<void> {
-  if (!s.ours) s.cut(s.server, s.servers[1] ?? "", true);
+  if (s.servers.length > 1) s.cut(s.server, s.servers[1] ?? "", true);
   const terms = { ttlMs: 10_000 };
   const a = await s.acquire("A", terms);
   const fromA = await s.open("A", a);
@@ -60,6 +60,7 @@ export const SERVERS: readonly Scenario[] = [
     property: "P4",
     arms: arms({ replicas: 1 }),
     withinMs: 60_000,
+    real: { clients: ["A", "B"] },
     play: failedOver,
   },
   {
@@ -69,6 +70,7 @@ export const SERVERS: readonly Scenario[] = [
     property: "P4",
     arms: arms({ replicas: 2, naive: { replicas: 1 } }),
     withinMs: 60_000,
+    real: { clients: ["A", "B"], query: "replicas=1" },
     play: failedOver,
   },
   {
@@ -78,6 +80,7 @@ export const SERVERS: readonly Scenario[] = [
     property: "P1",
     arms: quorumArms(THREE_OF_FIVE, 4),
     withinMs: 60_000,
+    real: { clients: ["A", "B"], clock: true },
     async play(s: Play): Promise<void> {
       await splitQuorum(s, (server) => {
         s.step(server, 40_000);
@@ -91,6 +94,7 @@ export const SERVERS: readonly Scenario[] = [
     property: "P1",
     arms: quorumArms(THREE_OF_FIVE, 4),
     withinMs: 60_000,
+    real: { clients: ["A", "B"] },
     async play(s: Play): Promise<void> {
       await splitQuorum(s, async (server) => s.restartServer(server, "nothing"));
     },
@@ -102,14 +106,19 @@ export const SERVERS: readonly Scenario[] = [
     property: "P1",
     arms: quorumArms({ ...THREE_OF_FIVE, secondLook: false, timeoutMs: 60_000 }, 3),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    real: { clients: ["A", "B"] },
+    async play(s: Play): Promise<void> {
+      const answer = ({ label }: PlayMessage): boolean =>
+        label === "takeAndCount reply" || label === "attempt reply";
       s.client("A");
+      const answers = s.servers.map((server) => s.hold(server, "A", answer));
       const acquiring = s.client("A").acquire("L", TTL);
-      await s.after(0.5);
+      await Promise.all(answers.map(async ({ caught }) => caught));
       s.pauseFor("A", 2500);
+      for (const release of answers) release();
       void s.must("B", s.section("B", TTL, 1500));
       const a = await acquiring;
-      a?.believes();
+      await a?.believes();
       await a?.release();
     },
   },
@@ -143,11 +152,14 @@ export const SERVERS: readonly Scenario[] = [
     title: "the client dies between SETNX and EXPIRE",
     property: "P8",
     arms: arms({ naive: { take: "two-step" } }),
-    withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    withinMs: 5000,
+    real: { clients: ["A", "B"] },
+    async play(s: Play): Promise<void> {
+      s.client("A");
+      const second = s.hold("A", s.server, "PEXPIRE");
       void s.client("A").acquire("L", TTL);
-      await s.after(1.5);
-      s.world.kill("A");
+      await Promise.race([second.caught, s.after(200)]);
+      s.kill("A");
       await s.section("B", TTL);
     },
   },
@@ -158,9 +170,15 @@ export const SERVERS: readonly Scenario[] = [
     property: "P1",
     arms: arms({ naive: { take: "get-set" } }),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    real: { clients: ["A", "B"] },
+    async play(s: Play): Promise<void> {
+      s.client("A");
+      const release = s.hold("A", s.server, "SET");
       void s.must("A", s.section("A", TTL, 100));
-      await s.section("B", TTL, 100);
+      await Promise.race([release.caught, s.after(200)]);
+      void s.must("B", s.section("B", TTL, 100));
+      await s.after(50);
+      release();
     },
   },
 ];

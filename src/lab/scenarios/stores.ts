@@ -31,7 +31,7 @@ export const STORES: readonly Scenario[] = [
       },
     },
     withinMs: 20_000,
-    real: { clients: ["A", "B"], query: "replicas=1" },
+    real: { clients: ["A", "B"], query: "replicas=1", driver: true },
     async play(s: Play): Promise<void> {
       const [primary = "", replica = ""] = s.servers;
       const a = await s.acquire("A", { ttlMs: 3000, renews: true });
@@ -42,6 +42,7 @@ export const STORES: readonly Scenario[] = [
       await s.after(250);
       await s.client("B").acquire("L", { ttlMs: 3000, waitMs: 0 });
       await a.believes();
+      await s.after(500);
     },
   },
   {
