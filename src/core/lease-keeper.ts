@@ -7,8 +7,9 @@ import type { LeaseInput, LeaseOutput } from "./lease-state.ts";
 import { asBackendError } from "./link.ts";
 import type { Keeper, LiveLease } from "./live-lease.ts";
 import type { ManagerEngine } from "./manager.ts";
-import { parseTtl } from "./options.ts";
+import { parseTtl } from "./option-values.ts";
 import type { ReturnOrder, ReturnOutcome } from "./returns.ts";
+import { scopeOf } from "./scope.ts";
 import { writeSequencer } from "./sequencer.ts";
 import type { Tenure } from "./tenure.ts";
 
@@ -26,12 +27,10 @@ export class LeaseKeeper implements Keeper {
     return this.#engine.holderClock.now();
   }
 
-  /** Hash of configuration only: a failover or a new host name does not change it. */
   scopeOf(name: string): string {
     const { driver, settings, mac } = this.#engine;
-    return mac
-      .sha256(JSON.stringify([driver.name, settings.backendId, settings.namespace, name]))
-      .slice(0, 27);
+    const { backendId, namespace } = settings;
+    return scopeOf({ driver: driver.name, backendId, namespace }, name, mac);
   }
 
   sequencerOf(lease: LiveLease): string {
@@ -126,13 +125,16 @@ export class LeaseKeeper implements Keeper {
   }
 
   #orderOf(tenure: Tenure, ref: GrantRef): ReturnOrder {
-    const { requestTimeoutMs } = tenure.terms;
+    const { requestTimeoutMs, lockDelayMs } = tenure.terms;
     tenure.returning ??= { late: tenure.late, maybeFreed: false, tries: 0 };
     return {
       ref,
       late: tenure.late,
       timeoutMs: requestTimeoutMs,
-      budgetMs: requestTimeoutMs,
+      // Time for a second try: where one reply was lost, it finds the record gone, and the release was ours. Whoever
+      // closes does not want to wait twice.
+      budgetMs: (this.#engine.closing ? 1 : 2) * requestTimeoutMs,
+      livesMs: ref.ttlMs + lockDelayMs,
       oursUntilMs: tenure.deadline - this.#engine.holderClock.sleptMs,
       progress: tenure.returning,
     };

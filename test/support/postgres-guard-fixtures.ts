@@ -10,6 +10,7 @@ import {
 } from "../../src/guards/postgres/index.ts";
 import type { FencedRows, GuardFixture, OpenTransaction } from "../../src/testing/index.ts";
 import type { PostgresServer } from "../fixtures/postgres-server.ts";
+import { stopAfter } from "../fixtures/redis-server.ts";
 
 /** What the fixture needs of a client. */
 export interface Client<Db, Tx> {
@@ -178,4 +179,18 @@ function fencedRows<Db extends PostgresDatabase, Tx extends PostgresTransaction>
       return (await run(text, [...head, ...rises.params, ...rises.set.params])).length === 1;
     },
   };
+}
+
+/** A pool with session options, ended with the test. */
+export function stopPool(server: PostgresServer, options: string): Pool {
+  const pool = server.pool({ options });
+  stopAfter({ close: async () => pool.end() });
+  return pool;
+}
+
+/** The `sql` of `postgres`, ended with the test. */
+export function stopSql(server: PostgresServer): postgres.Sql {
+  const sql = postgres(server.url, { max: 2, onnotice: () => undefined });
+  stopAfter({ close: async () => sql.end({ timeout: 1 }) });
+  return sql;
 }

@@ -239,13 +239,11 @@ export class SqliteBackend implements Backend {
   #noticeReplaced(): void {
     const opened = this.#opened;
     if (opened?.path == null) return;
-    let now: string | null;
     try {
-      now = this.#source.system.fileIdentity(opened.path);
+      if (this.#source.system.leadsTo(opened.path, opened.file)) return;
     } catch (error) {
       throw asDriverError(error, this.#label());
     }
-    if (now === opened.file) return;
     this.#replaced = true;
     this.#queued.clear();
     this.#bells?.rest();

@@ -1,6 +1,6 @@
 import { Bells } from "./bells.ts";
 import { loadClient, type OpenDatabase } from "./client.ts";
-import { fileIdentity, localFileSystem, prepareFile, type Sharing } from "./file.ts";
+import { fileIdentity, leadsTo, localFileSystem, prepareFile, type Sharing } from "./file.ts";
 
 /** A process's doorbell and the way to everybody else's, as `Bells` has them. */
 export type Doorbells = Pick<Bells, "listen" | "rest" | "ring" | "sweep" | "close" | "deaf">;
@@ -14,6 +14,8 @@ export interface System {
   load(): Promise<{ readonly name: string; readonly open: OpenDatabase }>;
   /** Which file a path leads to now; `null` when there is none. */
   fileIdentity(path: string): string | null;
+  /** Whether a path leads to the file of this identity (`null`: to none). */
+  leadsTo(path: string, identity: string | null): boolean;
   prepareFile(path: string, create: boolean, unique: string): void;
   /** @throws DriverError on a network file system */
   localFileSystem(path: string): { readonly name: string; readonly sharing: Sharing };
@@ -24,6 +26,7 @@ export interface System {
 export const SYSTEM: System = {
   load: loadClient,
   fileIdentity,
+  leadsTo,
   prepareFile,
   localFileSystem,
   bells: (parts) => new Bells(parts),

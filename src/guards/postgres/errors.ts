@@ -71,6 +71,9 @@ export function failure(
       `The connection to PostgreSQL failed during ${operation}`,
       facts,
     );
+  // A standby refuses writes, and even a transaction that may write.
+  if (state === "25006" || state === "0A000")
+    return new BackendConfigError("This server is a replica: claims go to the primary", facts);
   if (isMissingTable(cause) || state === "42501" || state === "42703")
     return new BackendConfigError(
       `The guard's tables are missing, of another kind, or not permitted (${state}). Create them with the SQL of \`postgresGuardSchema()\`.`,
