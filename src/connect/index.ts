@@ -44,16 +44,20 @@ const CONNECTORS: Record<string, Connector> = {
   redis: async (store) => redis("redis", store),
   rediss: async (store) => redis("rediss", store),
   redlock,
+  postgres: async (store) => postgres(store),
+  postgresql: async (store) => postgres(store),
+  "postgres+advisory": async (store) => postgres(store, true),
 };
 
 /** Schemes with a meaning of their own that this build has no driver for. */
-const WITHOUT_DRIVER = ["postgres", "postgres+advisory", "etcd", "zookeeper", "dynamodb"];
+const WITHOUT_DRIVER = ["etcd", "zookeeper", "dynamodb"];
 
 /**
  * The driver for a store URL: `memory:`, `sqlite:/path`, `sqlite:relative`, `sqlite:///absolute` (with
- * `?durability=full` where each grant must survive a power loss), `redis://host`, `rediss://host`, and
- * `redlock:redis://a,redis://b,redis://c` for a quorum of independent servers. Percent-escapes in a path are decoded. It
- * loads only the driver that the scheme names, and connects at the first use, not here. Messages never show a password.
+ * `?durability=full` where each grant must survive a power loss), `redis://host`, `rediss://host`,
+ * `redlock:redis://a,redis://b,redis://c` for a quorum of independent servers, `postgres://host/db` and
+ * `postgres+advisory://host/db`. Percent-escapes in a path are decoded. It loads only the driver that the scheme names,
+ * and connects at the first use, not here. Messages never show a password.
  * @throws InvalidArgumentError for what is no store URL
  * @throws UnsupportedError for a scheme whose driver this build does not have
  */
@@ -135,6 +139,19 @@ async function redis(scheme: string, store: StoreUrl): Promise<Driver> {
     cluster: flag(store, "cluster"),
   };
   return redisFromUrl(`${scheme}:${store.rest}`, options);
+}
+
+/** `postgres://[user:password@]host[:port]/database`, our parameters and those of the client library mixed. */
+async function postgres(store: StoreUrl, advisory = false): Promise<Driver> {
+  if (!store.rest.startsWith("//") || !URL.canParse(`postgres:${store.rest}`))
+    throw complaint(store, "an address: postgres://user@host:5432/database");
+  const { parsePostgresUrl, postgresClient } = await import("./postgres.ts");
+  const { url, options } = parsePostgresUrl(store.rest, store.query);
+  const drivers = await import("../drivers/postgres/index.ts");
+  const client = await postgresClient(url);
+  return advisory
+    ? drivers.postgresAdvisoryDriver(client, options)
+    : drivers.postgresDriver(client, options);
 }
 
 /** `redlock:redis://a,redis://b,redis://c`, with `?quorum=3` or `?efficiencyOnly=true`. */

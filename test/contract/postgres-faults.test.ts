@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, it } from "vitest";
-import { postgresDriver } from "../../src/drivers/postgres/index.ts";
+import { postgresAdvisoryDriver, postgresDriver } from "../../src/drivers/postgres/index.ts";
 import { describeFaultContract } from "../../src/testing/index.ts";
-import { POSTGRES_LIBRARIES } from "../fixtures/postgres-clients.ts";
+import { openAdvisory, POSTGRES_LIBRARIES } from "../fixtures/postgres-clients.ts";
 import { describePostgres, PostgresServer } from "../fixtures/postgres-server.ts";
 
 describePostgres("PostgreSQL, lease table, under faults", () => {
@@ -15,7 +15,7 @@ describePostgres("PostgreSQL, lease table, under faults", () => {
     await server.stop();
   });
 
-  for (const library of POSTGRES_LIBRARIES)
+  for (const library of POSTGRES_LIBRARIES) {
     describeFaultContract(runner, {
       name: `postgres by ${library.name}`,
       lagMs: 300,
@@ -25,4 +25,11 @@ describePostgres("PostgreSQL, lease table, under faults", () => {
         close: async () => undefined,
       }),
     });
+    describeFaultContract(runner, {
+      name: `postgres advisory by ${library.name}`,
+      lagMs: 300,
+      declares: postgresAdvisoryDriver(library.client(1)),
+      open: async () => openAdvisory(server, library),
+    });
+  }
 });

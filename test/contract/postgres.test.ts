@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, it } from "vitest";
-import { postgresDriver } from "../../src/drivers/postgres/index.ts";
+import { postgresAdvisoryDriver, postgresDriver } from "../../src/drivers/postgres/index.ts";
 import { describeDriverContract } from "../../src/testing/index.ts";
-import { POSTGRES_LIBRARIES } from "../fixtures/postgres-clients.ts";
+import { openAdvisory, POSTGRES_LIBRARIES } from "../fixtures/postgres-clients.ts";
 import { describePostgres, PostgresServer } from "../fixtures/postgres-server.ts";
 
 describePostgres("PostgreSQL, lease table", () => {
@@ -25,5 +25,25 @@ describePostgres("PostgreSQL, lease table", () => {
         driver: postgresDriver(library.client(server.port)),
         close: async () => undefined,
       }),
+    });
+});
+
+describePostgres("PostgreSQL, advisory locks", () => {
+  const runner = { describe: describe.concurrent, it: it.concurrent };
+  let server: PostgresServer;
+  beforeAll(async () => {
+    server = await PostgresServer.start({ fsync: "on", max_connections: 400 });
+  });
+  afterAll(async () => {
+    await server.stop();
+  });
+
+  for (const library of POSTGRES_LIBRARIES)
+    describeDriverContract(runner, {
+      name: `postgres advisory by ${library.name}`,
+      lapsingTtlMs: 1000,
+      lagMs: 300,
+      declares: postgresAdvisoryDriver(library.client(1)),
+      open: async () => openAdvisory(server, library),
     });
 });

@@ -64,10 +64,12 @@ async function grantIdle(at: Asking, ask: Ask): Promise<Granted | null> {
 async function refresh(at: Asking, ask: Ask): Promise<(Busy & { readonly ahead: number }) | null> {
   const { connection, sql, key, dueAt } = at;
   const args = [key, ask.grantId, String(KEEP_NEAR_MS), String(KEEP_FAR_MS)];
-  const [row] = await connection.run({ statement: sql.refresh, args }, dueAt).catch((error) => {
-    if (sqlState(error) === "40001") return [];
-    throw error as Error;
-  });
+  const [row] = await connection
+    .run({ statement: sql.refresh, args }, dueAt)
+    .catch((error: unknown) => {
+      if (sqlState(error) === "40001") return [];
+      throw error as Error;
+    });
   if (row === undefined) return null;
   const [rest = "", delay = "", before = "", keep = "", ...holder] = row.split("|");
   const ahead = Number(before);

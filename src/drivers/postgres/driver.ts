@@ -36,7 +36,7 @@ import {
 } from "../../core/driver.ts";
 import { encodeName } from "../../core/lock-name.ts";
 import { type Asking, attempt, exchange } from "./acquire.ts";
-import { CONNECT_TIMEOUT_MS, dialerOf, type Dialer, type PostgresClient } from "./client.ts";
+import { CONNECT_TIMEOUT_MS, type Dialer, dialerOf, type PostgresClient } from "./client.ts";
 import type { Connection } from "./connection.ts";
 import { asPostgresError } from "./errors.ts";
 import { releaseAll, renewAll, revoke } from "./give-back.ts";
@@ -248,7 +248,7 @@ class PostgresBackend implements Backend {
 
   /** True for a session of the server itself. */
   async #greet(connection: Connection, dueAt: number): Promise<boolean> {
-    const direct = await isDirect(connection, dueAt, this.#checked.pooler);
+    const direct = await isDirect(connection, dueAt, this.#checked.pooler, this.#context.host.id);
     connection.prepare = direct;
     this.#pooled = !direct;
     return direct;

@@ -66,12 +66,7 @@ async function renewed(
 
 function listed(at: Giving, wanted: readonly Numbered[]): string {
   return JSON.stringify(
-    wanted.map(({ ref }) => [
-      at.keyOf(ref.name),
-      ref.grantId,
-      ms(ref.ttlMs),
-      ms(ref.lockDelayMs),
-    ]),
+    wanted.map(({ ref }) => [at.keyOf(ref.name), ref.grantId, ms(ref.ttlMs), ms(ref.lockDelayMs)]),
   );
 }
 

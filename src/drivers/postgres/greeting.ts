@@ -1,4 +1,11 @@
+import { APPLICATION_NAME } from "./client.ts";
 import type { Connection } from "./connection.ts";
+import { encoded } from "./options.ts";
+
+/** How the sessions of one process show in `pg_stat_activity`. */
+export function applicationName(host: string): string {
+  return `${APPLICATION_NAME} ${host}`.slice(0, 63);
+}
 
 /**
  * Finds out whether a session is the server's own, and then sets what its statements rely on. A pooler answers the
@@ -9,11 +16,14 @@ export async function isDirect(
   connection: Connection,
   dueAt: number,
   pooler: "session" | undefined,
+  host: string,
 ): Promise<boolean> {
   // `is_local` where it is a pooler's: whatever is set there would stay for the next one who is given that session.
   const local = pooler === "session" ? "false" : `pg_backend_pid() <> ${connection.pid}`;
-  const set = (name: string, value: string): string => `set_config('${name}', '${value}', ${local})`;
+  const set = (name: string, value: string): string =>
+    `set_config('${name}', ${encoded(value)}, ${local})`;
   const settings = [
+    set("application_name", applicationName(host)),
     set("default_transaction_isolation", "read committed"),
     set("lock_timeout", "5000"),
     set("statement_timeout", "0"),

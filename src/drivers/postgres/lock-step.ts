@@ -63,10 +63,8 @@ export class LockStep {
     this.#entries = sight.entries;
     this.#ownEntry = sight.waiter !== null;
     this.#buried = sight.tombs;
-    this.#sole =
-      lock === null || lock.grant === null
-        ? null
-        : { id: lock.grant, rest: lock.rest, delay: lock.delay, ttl: lock.ttl };
+    if (lock?.grant == null) this.#sole = null;
+    else this.#sole = { id: lock.grant, rest: lock.rest, delay: lock.delay, ttl: lock.ttl };
     this.#changed = false;
     if (sight.shares.spent > 0) this.#add("dropSpent");
     if (this.#sole !== null && this.#sole.rest + this.#sole.delay <= 0) this.#vacate(true);

@@ -20,6 +20,15 @@ export interface PostgresDriverOptions {
   readonly pooler?: "session";
 }
 
+/** How the driver of advisory locks is set up. */
+export interface AdvisoryOptions
+  extends Pick<PostgresDriverOptions, "schema" | "tablePrefix" | "autoCreate" | "pooler"> {
+  /** The most sessions that it opens, 2 to 1000 (default 20): one for each lease, and one or two for questions. */
+  readonly maxSessions?: number;
+}
+
+export type CheckedAdvisory = Checked;
+
 /** The options, checked. */
 export interface Checked {
   readonly tables: Tables;
@@ -42,6 +51,7 @@ export interface Tables {
   readonly sequence: string;
   /** Advisory locks by the full name of who has the key. */
   readonly keys: string;
+  readonly holders: string;
 }
 
 const KNOWN = ["schema", "tablePrefix", "autoCreate", "maxSessions", "pooler"];
@@ -83,24 +93,38 @@ export function tablesOf(options: Pick<PostgresDriverOptions, "schema" | "tableP
     tokens: literal(table("tokens")),
     sequence: table("tokens"),
     keys: table("keys"),
+    holders: table("holders"),
   };
 }
 
 /** @throws InvalidArgumentError that names the option */
 export function checkOptions(options: PostgresDriverOptions): Checked {
+  return check(options, { default: 4, min: 1, max: 100 });
+}
+
+/** @throws InvalidArgumentError that names the option */
+export function checkAdvisoryOptions(options: AdvisoryOptions): CheckedAdvisory {
+  return check(options, { default: 20, min: 2, max: 1000 });
+}
+
+function check(
+  options: PostgresDriverOptions,
+  sessions: { readonly default: number; readonly min: number; readonly max: number },
+): Checked {
   refuseUnknown(options, KNOWN);
-  const { autoCreate = true, maxSessions = 4, pooler } = options;
+  const { min, max } = sessions;
+  const { autoCreate = true, maxSessions = sessions.default, pooler } = options;
   if (typeof autoCreate !== "boolean")
     throw new InvalidArgumentError("Expected `autoCreate` to be true or false.");
-  if (!Number.isInteger(maxSessions) || maxSessions < 1 || maxSessions > 100)
+  if (!Number.isInteger(maxSessions) || maxSessions < min || maxSessions > max)
     throw new InvalidArgumentError(
-      `Expected \`maxSessions\` to be a whole number from 1 to 100, got ${JSON.stringify(maxSessions)}.`,
+      `Expected \`maxSessions\` to be a whole number from ${min} to ${max}, got ${JSON.stringify(maxSessions)}.`,
     );
   checkPooler(pooler);
   return { tables: tablesOf(options), autoCreate, maxSessions, pooler };
 }
 
-export function refuseUnknown(options: object, known: readonly string[]): void {
+function refuseUnknown(options: object, known: readonly string[]): void {
   for (const key of Object.keys(options))
     if (!known.includes(key))
       throw new InvalidArgumentError(
@@ -108,7 +132,7 @@ export function refuseUnknown(options: object, known: readonly string[]): void {
       );
 }
 
-export function checkPooler(pooler: unknown): void {
+function checkPooler(pooler: unknown): void {
   if (pooler !== undefined && pooler !== "session")
     throw new InvalidArgumentError('Expected `pooler` to be "session" or left out.');
 }

@@ -131,5 +131,5 @@ function ofClient(client: Readonly<Record<string, unknown>>): Settings {
   const address = ADDRESS.flatMap((key) =>
     parameters[key] === undefined ? [] : [[key, parameters[key]]],
   );
-  return { ...Object.fromEntries(address), password: client["password"] };
+  return { ...(Object.fromEntries(address) as Settings), password: client["password"] };
 }

@@ -60,9 +60,11 @@ export async function probeServer(
 
 function question(t: Tables): string {
   const all = [t.locks, t.shares, t.waiters, t.tombs].map(literal);
-  const may = all.map((name) => `has_table_privilege(to_regclass(${name}),
+  const may = all.map(
+    (name) => `has_table_privilege(to_regclass(${name}),
   'SELECT') AND has_table_privilege(to_regclass(${name}), 'INSERT') AND has_table_privilege(to_regclass(${name}),
-  'UPDATE') AND has_table_privilege(to_regclass(${name}), 'DELETE')`);
+  'UPDATE') AND has_table_privilege(to_regclass(${name}), 'DELETE')`,
+  );
   const setting = (name: string): string => `current_setting('${name}')`;
   return /* sql */ `SELECT json_build_object('version', current_setting('server_version_num')::int,
 'standby', pg_is_in_recovery(), 'readOnly', ${setting("default_transaction_read_only")},
@@ -144,8 +146,7 @@ function durability({ fsync, fullPages, syncCommit }: Facts): Finding[] {
 
 function standbys({ syncNames, senders }: Facts): Finding[] {
   const name = "standbys";
-  if (syncNames !== "")
-    return [{ name, value: `synchronous: ${syncNames}`, verdict: "ok" }];
+  if (syncNames !== "") return [{ name, value: `synchronous: ${syncNames}`, verdict: "ok" }];
   if (senders === null || senders === 0) return [{ name, value: "none seen", verdict: "ok" }];
   return [
     {

@@ -75,12 +75,32 @@ function statements(t: Tables): readonly string[] {
   until timestamptz NOT NULL,
   PRIMARY KEY (key, grant_id)
 )`,
+    ...advisoryTables(t),
+    `INSERT INTO ${t.meta} (id, format) VALUES (1, ${FORMAT}) ON CONFLICT (id) DO NOTHING`,
+  ];
+}
+
+/** What the driver of advisory locks needs beside the sequence. */
+function advisoryTables(t: Tables): readonly string[] {
+  return [
     /* sql */ `CREATE TABLE IF NOT EXISTS ${t.keys} (
   key bigint PRIMARY KEY,
-  name text NOT NULL,
-  first bigint NOT NULL DEFAULT 0
+  name text COLLATE "C" NOT NULL,
+  last bigint NOT NULL,
+  previous bigint
 ) ${BUSY}`,
-    `INSERT INTO ${t.meta} (id, format) VALUES (1, ${FORMAT}) ON CONFLICT (id) DO NOTHING`,
+    /* sql */ `CREATE TABLE IF NOT EXISTS ${t.holders} (
+  key bigint NOT NULL,
+  grant_id text NOT NULL,
+  mode text NOT NULL,
+  holder text NOT NULL,
+  pid integer NOT NULL,
+  first bigint NOT NULL,
+  last bigint NOT NULL,
+  since timestamptz NOT NULL,
+  revoked boolean NOT NULL DEFAULT false,
+  PRIMARY KEY (key, grant_id)
+) ${BUSY}`,
   ];
 }
 
@@ -105,7 +125,9 @@ function makeSchema({ schema }: Tables): string {
 /** What is there: `schema|tables`, each `t` or `f`. */
 function lookFor(t: Tables): string {
   const there = `EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = ${literal(t.schema)})`;
-  const last = `to_regclass(${literal(t.keys)}) IS NOT NULL`;
+  // Not by to_regclass, which fails where this role may not use the schema.
+  const last = `EXISTS (SELECT 1 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+  WHERE n.nspname = ${literal(t.schema)} AND c.relname = ${literal(`${t.prefix}holders`)})`;
   return `SELECT concat(${there}, '|', ${last})`;
 }
 

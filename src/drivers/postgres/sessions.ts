@@ -9,7 +9,7 @@ export type Greeting = (connection: Connection, dueAt: number) => Promise<void>;
 /** Somebody who waits for a session. */
 interface Waiting {
   readonly take: (connection: Connection) => void;
-  readonly fail: (error: unknown) => void;
+  readonly fail: (error: Error) => void;
 }
 
 /**
@@ -91,7 +91,7 @@ export class Sessions {
         },
         fail: (error) => {
           timer.cancel();
-          reject(error as Error);
+          reject(error);
         },
       };
       queue.push(waiting);
@@ -126,7 +126,7 @@ export class Sessions {
       this.#give(connection);
     } catch (error) {
       this.#making -= 1;
-      this.#next()?.fail(notSent(error));
+      this.#next()?.fail(notSent(error) as Error);
       this.#grow();
     }
   }

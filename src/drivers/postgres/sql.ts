@@ -60,7 +60,7 @@ export const MAX: string = MAX_TOKEN.toString();
  * A commit that counts is on disk, and on the standbys that the server waits for, before it is answered; where the user
  * asks for more than `on`, that stays.
  */
-const SYNC = `set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
+export const SYNC = `set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
   THEN 'on' ELSE current_setting('synchronous_commit') END, true)`;
 
 /** So many milliseconds as an interval. */

@@ -36,7 +36,10 @@ export async function inStep<T>(
   const { key, grantId, make } = about;
   const calls: Call[] = [{ statement: sql.begin, args: [String(LOCK_TIMEOUT_MS)] }];
   if (make) calls.push({ statement: sql.makeRow, args: [key] });
-  calls.push({ statement: sql.lockRow, args: [key] }, { statement: sql.look, args: [key, grantId] });
+  calls.push(
+    { statement: sql.lockRow, args: [key] },
+    { statement: sql.look, args: [key, grantId] },
+  );
   return await transaction(connection, dueAt, async () => {
     const seen = (await unapplied(connection.script(script(calls), dueAt))).at(-1);
     if (seen === undefined) throw new Error("the server showed nothing");

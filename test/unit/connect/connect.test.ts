@@ -49,14 +49,23 @@ describe("connect", () => {
   });
   it.each([
     "postgres://h/db",
-    "postgres+advisory://h/db",
-    "etcd://a,b",
-    "zookeeper://a,b/c",
-    "dynamodb://eu-west-1/t",
-  ])("says that this build has no driver for %s", async (url) => {
-    await expect(connect(url)).rejects.toThrow(UnsupportedError);
-    await expect(connect(url)).rejects.toThrow("has no driver for");
+    "postgres://u:secret@h:5433/db?sslmode=require",
+    "postgresql://h?schema=my%20locks&tablePrefix=l_&autoCreate=false&maxSessions=2&pooler=session",
+  ])("makes the PostgreSQL driver for %s", async (url) => {
+    const driver = await connect(url);
+    expect([driver.name, driver.fencing]).toEqual(["postgres", "durable"]);
   });
+  it("makes the driver of advisory locks for postgres+advisory:", async () => {
+    const driver = await connect("postgres+advisory://u:secret@h/db?maxSessions=5");
+    expect([driver.name, driver.liveness]).toEqual(["postgres-advisory", "session"]);
+  });
+  it.each(["etcd://a,b", "zookeeper://a,b/c", "dynamodb://eu-west-1/t"])(
+    "says that this build has no driver for %s",
+    async (url) => {
+      await expect(connect(url)).rejects.toThrow(UnsupportedError);
+      await expect(connect(url)).rejects.toThrow("has no driver for");
+    },
+  );
   it.each([
     "mysql://h",
     "/var/lib/locks.db",
@@ -73,6 +82,11 @@ describe("connect", () => {
     "redis://h?replicas=some",
     "redis://h?cluster=1",
     "redis://h?family=6",
+    "postgres:db",
+    "postgres://h/db?autoCreate=perhaps",
+    "postgres://h/db?maxSessions=0",
+    "postgres://h/db?pooler=transaction",
+    "postgres://h/db?schema=",
     "redlock:a,b,c",
     "redlock:redis://a,redis://b,",
     "redlock:redis://a,redis://b,redis://c?quorum=most",
