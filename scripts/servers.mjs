@@ -30,8 +30,6 @@ const DEBIAN = [
 ];
 
 const POLICY = "/usr/sbin/policy-rc.d";
-const FOLDER = join(root, "test/servers");
-const STAMP = "test/servers/node_modules/.ringfence";
 
 function onPath(command) {
   const folders = `${process.env.PATH ?? ""}${delimiter}/usr/sbin${delimiter}/sbin`;
@@ -85,25 +83,27 @@ async function installDebian(missing) {
   });
 }
 
-async function installNpm() {
-  if (!existsSync(join(FOLDER, "package.json"))) return;
+/** The npm packages of a folder with a lock file of its own, which no user of the package gets. */
+export async function installNpm(folder, what) {
+  if (!existsSync(join(root, folder, "package.json"))) return;
+  const stamp = `${folder}/node_modules/.ringfence`;
   const want = () => {
-    const lock = hashOf(["test/servers/package-lock.json"]);
+    const lock = hashOf([`${folder}/package-lock.json`]);
     return `${lock} ${process.platform}-${process.arch} abi${process.versions.modules}`;
   };
-  if (read(STAMP) === want()) return;
+  if (read(stamp) === want()) return;
   await locked(LOCK, async () => {
-    if (read(STAMP) === want()) return;
-    say("installing what only the tests need (once, about half a minute)");
+    if (read(stamp) === want()) return;
+    say(`installing ${what} (once, about half a minute)`);
     const flags = ["--no-audit", "--no-fund", "--loglevel=error"];
-    await must([...npm(), "ci", ...flags], { cwd: FOLDER });
-    writeFileSync(join(root, STAMP), want());
+    await must([...npm(), "ci", ...flags], { cwd: join(root, folder) });
+    writeFileSync(join(root, stamp), want());
   });
 }
 
 /** Installs what is missing where we may, says the one line to type where we may not, and returns what is still missing. */
 export async function prepareServers() {
-  await installNpm();
+  await installNpm("test/servers", "what only the tests need");
   const first = DEBIAN.filter((entry) => !isInstalled(entry));
   if (first.length === 0) return [];
   if (process.getuid?.() === 0 && existsSync("/usr/bin/apt-get"))

@@ -1,5 +1,5 @@
 import type { Timer } from "./clock.ts";
-import { DriverError, type Granted } from "./driver.ts";
+import type { DriverError, Granted } from "./driver.ts";
 import type { Engine } from "./engine.ts";
 import {
   AcquireTimeoutError,
@@ -391,17 +391,9 @@ export class NameQueue implements TicketOwner, WaiterOwner {
   }
 
   #timeoutOf(waiter: Waiter): unknown {
-    const ticket = this.#asking(waiter);
-    if (ticket?.failure !== undefined && ticket.failure.kind !== "busy")
-      return asAcquireError(ticket.failure);
-    const now = this.#engine.clock.mono();
-    const waitedMs = now - waiter.startedAt;
-    // Most of the wait was for an answer, not for a holder: nobody knows whether the lock is taken at all.
-    const since = Math.max(ticket?.unansweredSince ?? Infinity, waiter.startedAt);
-    if (now - since > waitedMs / 2)
-      return asAcquireError(
-        new DriverError("timeout", "unknown", `no answer within ${Math.round(now - since)} ms`),
-      );
+    const waitedMs = this.#engine.clock.mono() - waiter.startedAt;
+    const outage = this.#asking(waiter)?.outage(waitedMs);
+    if (outage !== undefined) return asAcquireError(outage);
     const facts = { waitedMs, attempts: waiter.attempts, holder: this.#holderSeen(waiter) };
     return new AcquireTimeoutError(this.name, facts);
   }

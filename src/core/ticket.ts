@@ -1,6 +1,14 @@
 import { backoffMs } from "./backoff.ts";
 import type { Timer } from "./clock.ts";
-import type { Answer, Ask, Backend, Busy, DriverError, Granted, Io } from "./driver.ts";
+import {
+  type Answer,
+  type Ask,
+  type Backend,
+  type Busy,
+  DriverError,
+  type Granted,
+  type Io,
+} from "./driver.ts";
 import type { Engine } from "./engine.ts";
 import { decodeHolder } from "./holder.ts";
 import { noAnswer, type Step } from "./link.ts";
@@ -14,6 +22,9 @@ const OUTAGE_MS = 5000;
 
 /** An entry that its backend keeps for longer than this, or for ever, is not undone for longer. */
 const MAX_ENTRY_MS = 60_000;
+
+/** A store that is only busy with another writer is asked again for so long, even by one attempt. */
+export const BUSY_MS = 1000;
 
 /** What a ticket tells its queue. */
 export interface TicketOwner {
@@ -67,10 +78,18 @@ export class Ticket implements Step<Answer> {
     this.ids = engine.newIds();
   }
 
-  /** `clock.mono()` since when its first ask waits for an answer; `undefined` once one came, be it a failure. */
-  get unansweredSince(): number | undefined {
-    const waits = !this.#reached && this.failure === undefined;
-    return waits ? this.#sentAt - this.#engine.holderClock.sleptMs : undefined;
+  /**
+   * What a wait of `waitedMs` that ends now was spent on, if not on a holder: a backend that is out of reach, that has
+   * not answered for most of it, or that another program kept busy all the time.
+   */
+  outage(waitedMs: number): DriverError | undefined {
+    const { failure } = this;
+    if (failure?.kind === "busy" && (this.#reached || waitedMs < BUSY_MS)) return undefined;
+    if (failure !== undefined || this.#reached) return failure;
+    const { clock, holderClock } = this.#engine;
+    const silentMs = Math.min(waitedMs, clock.mono() + holderClock.sleptMs - this.#sentAt);
+    if (silentMs <= waitedMs / 2) return undefined;
+    return new DriverError("timeout", "unknown", `no answer within ${Math.round(silentMs)} ms`);
   }
 
   /** The turn may have come: ask again. */

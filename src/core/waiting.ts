@@ -8,9 +8,7 @@ import type { LiveLease } from "./live-lease.ts";
 import type { NameQueue } from "./local-queue.ts";
 import { Tenure } from "./tenure.ts";
 import type { Terms } from "./terms.ts";
-
-/** A store that is only busy with another writer is asked again for so long, even by one attempt. */
-const BUSY_MS = 1000;
+import { BUSY_MS } from "./ticket.ts";
 
 /**
  * One attempt without a place in any queue: a lease, or who is in the way. It never overtakes waiters, neither those of

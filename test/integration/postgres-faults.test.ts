@@ -7,12 +7,12 @@ import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
 import { postgresAdvisoryDriver, postgresDriver } from "../../src/drivers/postgres/index.ts";
 import { postgresGuard } from "../../src/guards/postgres/index.ts";
 import { BackendConfigError, createLockManager, StaleTokenError } from "../../src/index.ts";
+import { canMoveWallClocks, compileShim, WallClock } from "../../src/lab/chaos/wall-clock.ts";
 import { PgBouncer } from "../fixtures/pgbouncer.ts";
 import { POSTGRES_LIBRARIES } from "../fixtures/postgres-clients.ts";
 import { describePostgres, PostgresServer } from "../fixtures/postgres-server.ts";
 import { stopAfter, until } from "../fixtures/redis-server.ts";
 import { size } from "../fixtures/soak.ts";
-import { canMoveWallClocks, WallClock } from "../fixtures/wall-clock.ts";
 import { bundle } from "../support/bundle.ts";
 import type { PostgresCounterOrder } from "../support/postgres-counter-worker.ts";
 
@@ -244,7 +244,7 @@ describePostgres("PostgreSQL under faults", () => {
       onTestFinished(() => {
         rmSync(folder, { recursive: true, force: true });
       });
-      const clock = new WallClock(folder);
+      const clock = new WallClock(compileShim(folder), join(folder, "ahead"));
       // The server runs as another user.
       chmodSync(folder, 0o755);
       const server = stopAfter(await PostgresServer.start({}, clock.env));

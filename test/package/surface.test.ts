@@ -280,6 +280,7 @@ it("no subpath is left out above, and each really exports what its types say", a
     "./guards/sqlite",
     "./guards/file",
     "./redis",
+    "./redlock",
     "./testing",
   ]);
   for (const { subpath, code } of entries()) {

@@ -1,4 +1,4 @@
-import type { Play } from "./play.ts";
+import type { Play, PlayHeld } from "./play.ts";
 import { arms, type Scenario } from "./scenario.ts";
 
 const TTL = { ttlMs: 2000 };
@@ -23,8 +23,8 @@ export const EFFECTS: readonly Scenario[] = [
     withinMs: 20_000,
     real: { clients: ["A", "B", "C"], file: true },
     async play(s: Play): Promise<void> {
-      const charge = async (name: string, held: { grant: string }, body: string): Promise<void> =>
-        s.order(name, held as Parameters<Play["order"]>[1], "invoice 7", {
+      const charge = async (name: string, held: PlayHeld, body: string): Promise<void> =>
+        s.order(name, held, "invoice 7", {
           key: keyOf(s, held.grant, "invoice 7"),
           body,
         });

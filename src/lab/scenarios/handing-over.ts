@@ -20,7 +20,7 @@ export const HANDING_OVER: readonly Scenario[] = [
       },
     },
     withinMs: 20_000,
-    real: { clients: ["A", "B", "C"], file: true },
+    real: { clients: ["A", "B", "C"], file: true, driver: true },
     async play(s: Play): Promise<void> {
       const terms = { ttlMs: 10_000 };
       const a = await s.acquire("A", terms);
@@ -56,14 +56,14 @@ export const HANDING_OVER: readonly Scenario[] = [
       const a = await s.acquire("A", TTL);
       for (const res of ["R0", "R1"]) await s.claim("A", a, res);
       const [from0, from1] = [await s.read("A", a, "R0"), await s.read("A", a, "R1")];
+      await s.write("A", a, from0, "R0");
       s.pauseFor("A", 2600);
-      const writing = s.write("A", a, from0, "R0");
-      const b = await s.acquire("B", { ttlMs: 5000, shared: !s.ours || s.armName !== "ringfence" });
+      const b = await s.acquire("B", { ttlMs: 5000, shared: s.armName !== "ringfence" });
       if (s.armName === "ringfence") for (const res of ["R0", "R1"]) await s.claim("B", b, res);
-      await s.read("B", b, "R1");
-      await writing;
-      await s.write("A", a, from1, "R1");
       await s.read("B", b, "R0");
+      await s.read("B", b, "R1");
+      await s.sleep("A", 0);
+      await s.write("A", a, from1, "R1");
       await b.release();
     },
   },

@@ -14,6 +14,7 @@ export const PAUSES: readonly Scenario[] = [
     property: "P4",
     arms: arms({ fenceHolds: true }),
     withinMs: 20_000,
+    real: { clients: ["A", "B"], file: true },
     async play(s: Play): Promise<void> {
       const a = await s.acquire("A", TTL);
       const from = await s.open("A", a);
@@ -30,6 +31,7 @@ export const PAUSES: readonly Scenario[] = [
     property: "P4",
     arms: arms({ fenceHolds: true }),
     withinMs: 20_000,
+    real: { clients: ["A", "B"], file: true },
     async play(s: Play): Promise<void> {
       const a = await s.acquire("A", TTL);
       const from = await s.open("A", a);
@@ -46,6 +48,7 @@ export const PAUSES: readonly Scenario[] = [
     property: "P14",
     arms: arms({ naive: { renew: "set", believes: "until told" } }),
     withinMs: 20_000,
+    real: { clients: ["A", "B"], file: true },
     async play(s: Play): Promise<void> {
       const a = await s.acquire("A", RENEWED);
       const from = await s.open("A", a);
@@ -63,6 +66,7 @@ export const PAUSES: readonly Scenario[] = [
     property: "P6",
     arms: arms({ naive: { renew: "compare-and-expire", believes: "until told" } }),
     withinMs: 20_000,
+    real: { clients: ["A"], file: true },
     async play(s: Play): Promise<void> {
       const a = await s.acquire("A", RENEWED);
       await s.sleep("A", 1000);
@@ -79,7 +83,8 @@ export const PAUSES: readonly Scenario[] = [
     property: "P13",
     arms: arms({ naive: { renew: "compare-and-expire" } }),
     check: { maxHoldNs: 6e9 },
-    withinMs: 30_000,
+    withinMs: 9000,
+    real: { clients: ["A", "B"], file: true },
     async play(s: Play): Promise<void> {
       await s.acquire("A", { ...RENEWED, maxHoldMs: 5000 });
       await s.section("B", TTL);
@@ -92,6 +97,7 @@ export const PAUSES: readonly Scenario[] = [
     property: "P1",
     arms: arms({ naive: { renew: "compare-and-expire", believes: "until told" } }),
     withinMs: 20_000,
+    real: { clients: ["A", "B"] },
     async play(s: Play): Promise<void> {
       const a = await s.acquire("A", RENEWED);
       s.cut("A", s.server);
@@ -106,6 +112,7 @@ export const PAUSES: readonly Scenario[] = [
     property: "P4",
     arms: arms(),
     withinMs: 20_000,
+    real: { clients: ["A", "B"], file: true },
     async play(s: Play): Promise<void> {
       void s.must("A", s.section("A", TTL, 5000));
       await s.after(10);
@@ -136,6 +143,7 @@ export const PAUSES: readonly Scenario[] = [
     property: "P6",
     arms: arms({ naive: { believes: "wall" } }),
     withinMs: 20_000,
+    real: { clients: ["A"], file: true, clock: true },
     async play(s: Play): Promise<void> {
       const a = await s.acquire("A", TTL);
       s.step("A", -600_000);

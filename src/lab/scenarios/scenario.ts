@@ -1,8 +1,8 @@
 import type { CheckOptions, PropertyId } from "../checkers/index.ts";
 import type { NaiveHabits } from "../clients/naive-client.ts";
 import type { RedlockHabits } from "../clients/redlock-client.ts";
+import type { GuardKind } from "../servers/items.ts";
 import type { AppendOnly } from "../servers/redis.ts";
-import type { GuardKind } from "../servers/resource.ts";
 import type { Tamper } from "../servers/table.ts";
 import type { Weather } from "../sim/network.ts";
 import type { Play } from "./play.ts";
@@ -20,6 +20,8 @@ type LockSpec =
       readonly replicas?: number;
     }
   | { readonly kind: "redlock"; readonly habits: RedlockHabits; readonly nodes?: number }
+  /** The production core over the production Redlock driver. */
+  | { readonly kind: "quorum"; readonly quorum: number; readonly nodes?: number }
   /** The production core over the production memory driver. `tamper`: a planted fault. */
   | { readonly kind: "core"; readonly tamper?: Tamper };
 
@@ -66,8 +68,8 @@ export interface RealTerms {
   readonly clock?: boolean;
   /** What Ringfence is told of its Redis, as in a URL: `replicas=1`. */
   readonly query?: string;
-  /** Why Ringfence's own arm runs only in the simulator. */
-  readonly simulatedOurs?: string;
+  /** Ringfence's arm is the production driver, also where the simulator has the lab's own round. */
+  readonly driver?: true;
 }
 
 /** The arms of most scenarios: Redis by hand, the same with a counter and a check on write, and Ringfence. */

@@ -3,6 +3,7 @@ import { CoreClient } from "../clients/core-client.ts";
 import { NaiveClient } from "../clients/naive-client.ts";
 import { RedlockClient } from "../clients/redlock-client.ts";
 import { RedisServer } from "../servers/redis.ts";
+import { RedlockServer, redlockDriverFor } from "../servers/redlock-server.ts";
 import { type Actor, ResourceServer } from "../servers/resource.ts";
 import { ServiceServer } from "../servers/service.ts";
 import { TableServer } from "../servers/table.ts";
@@ -22,6 +23,8 @@ export class Stage implements Play {
   readonly table: TableServer | null = null;
   /** The lock's Redis servers; the first is the primary. */
   readonly redis: RedisServer[] = [];
+  /** Ringfence's own Redlock servers. */
+  readonly quorum: RedlockServer[] = [];
   /** How many things had to come to an end. */
   demands = 0;
   readonly #arm: Arm;
@@ -44,6 +47,9 @@ export class Stage implements Play {
         "S",
         lock.tamper === undefined ? {} : { tamper: lock.tamper },
       );
+    else if (lock.kind === "quorum")
+      for (let i = 1; i <= (lock.nodes ?? 5); i += 1)
+        this.quorum.push(new RedlockServer(world, `S${i}`));
     else {
       const count = lock.kind === "redlock" ? (lock.nodes ?? 5) : 1 + (lock.replicas ?? 0);
       const appendOnly = lock.kind === "redis" ? lock.appendOnly : undefined;
@@ -58,12 +64,13 @@ export class Stage implements Play {
 
   /** Whether the lock is Ringfence's. */
   get ours(): boolean {
-    return this.table !== null;
+    return this.table !== null || this.quorum.length > 0;
   }
 
   /** Names of the lock's servers. */
   get servers(): readonly string[] {
-    return this.table === null ? this.redis.map(({ name }) => name) : [this.table.name];
+    if (this.table !== null) return [this.table.name];
+    return [...this.redis, ...this.quorum].map(({ name }) => name);
   }
 
   get server(): string {
@@ -100,6 +107,10 @@ export class Stage implements Play {
     if (lock.kind === "core") {
       if (this.table === null) throw new Error("no lock server");
       return new CoreClient(world, process, this.table.driverFor(process), { handOff: "off" });
+    }
+    if (lock.kind === "quorum") {
+      const driver = redlockDriverFor(process, this.quorum, lock.quorum);
+      return new CoreClient(world, process, driver, { handOff: "off" });
     }
     if (lock.kind === "redlock") return new RedlockClient(world, process, this.redis, lock.habits);
     const primary = (): RedisServer => {
@@ -260,7 +271,9 @@ export class Stage implements Play {
 
   async restartServer(name: string, survival: Survival): Promise<void> {
     this.redis.find((server) => server.name === name)?.restart(survival);
-    if (this.table?.name === name) this.table.restart(survival === "nothing" ? "lost" : "kept");
+    const memory = survival === "nothing" ? "lost" : "kept";
+    if (this.table?.name === name) this.table.restart(memory);
+    this.quorum.find((server) => server.name === name)?.restart(memory);
     return Promise.resolve();
   }
 

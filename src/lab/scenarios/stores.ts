@@ -31,7 +31,7 @@ export const STORES: readonly Scenario[] = [
       },
     },
     withinMs: 20_000,
-    real: { clients: ["A", "B"], query: "replicas=1" },
+    real: { clients: ["A", "B"], query: "replicas=1", driver: true },
     async play(s: Play): Promise<void> {
       const [primary = "", replica = ""] = s.servers;
       const a = await s.acquire("A", { ttlMs: 3000, renews: true });
@@ -42,6 +42,7 @@ export const STORES: readonly Scenario[] = [
       await s.after(250);
       await s.client("B").acquire("L", { ttlMs: 3000, waitMs: 0 });
       await a.believes();
+      await s.after(500);
     },
   },
   {
@@ -50,9 +51,9 @@ export const STORES: readonly Scenario[] = [
     title: "three clients take two, two and one of five servers, and try again in step",
     property: "P8",
     arms: {
-      naive: splitVoters(false, false),
-      fence: { ...splitVoters(false, false), guard: "fence" },
-      ringfence: { ...splitVoters(true, true), guard: "claim" },
+      naive: splitVoters("none"),
+      fence: splitVoters("fence"),
+      ringfence: { lock: { kind: "quorum", quorum: 3 }, guard: "claim", holds: true },
     },
     withinMs: 30_000,
     async play(s: Stage): Promise<void> {
@@ -84,10 +85,7 @@ export const STORES: readonly Scenario[] = [
   },
 ];
 
-function splitVoters(jitter: boolean, holds: boolean): Arm {
-  return {
-    lock: { kind: "redlock", nodes: 5, habits: { quorum: 3, token: "write-back", jitter } },
-    guard: "none",
-    holds,
-  };
+function splitVoters(guard: "none" | "fence"): Arm {
+  const habits = { quorum: 3, token: "write-back", jitter: false } as const;
+  return { lock: { kind: "redlock", nodes: 5, habits }, guard, holds: false };
 }

@@ -14,7 +14,8 @@ export const WAITING: readonly Scenario[] = [
     title: "the message that the lock is free is lost",
     property: "P8",
     arms: arms({ naive: { waits: "subscribe" } }),
-    withinMs: 20_000,
+    withinMs: 5000,
+    real: { clients: ["A", "B"] },
     async play(s: Play): Promise<void> {
       const a = await s.acquire("A", TTL);
       s.client("B");
@@ -82,7 +83,8 @@ export const WAITING: readonly Scenario[] = [
     title: "two clients take two locks in opposite orders",
     property: "P8",
     arms: arms({ naive: { renew: "compare-and-expire" } }),
-    withinMs: 20_000,
+    withinMs: 5000,
+    real: { clients: ["A", "B"], file: true },
     async play(s: Play): Promise<void> {
       void s.must("B", both(s, "B", ["L2", "L1"]));
       await both(s, "A", ["L1", "L2"]);
@@ -99,6 +101,7 @@ export const WAITING: readonly Scenario[] = [
       ringfence: { lock: { kind: "core" }, guard: "claim", holds: true },
     },
     withinMs: 20_000,
+    real: { clients: ["A", "B"], file: true },
     async play(s: Play): Promise<void> {
       const whole = s.armName === "ringfence";
       const a = await s.acquire("A", TTL);

@@ -1,5 +1,5 @@
 import type { Driver } from "../../core/driver.ts";
-import type { MemoryCapabilities } from "../../drivers/memory/index.ts";
+import type { LabCapabilities } from "../clients/core-client.ts";
 import type { SimProcess } from "../sim/process.ts";
 
 /** Where a simulated lock lives: a server over the network, or a file on the clients' own host. */
@@ -8,6 +8,6 @@ export interface LockPlace {
   readonly name: string;
   /** Starts a client's process where it can reach the lock. */
   startClient(name: string): SimProcess;
-  /** What a client process opens. Every driver in the simulator has what the memory driver has. */
-  driverFor(client: SimProcess): Driver<MemoryCapabilities>;
+  /** What a client process opens. */
+  driverFor(client: SimProcess): Driver<LabCapabilities>;
 }

@@ -53,8 +53,14 @@ export class SqliteFile {
   writer: SqliteConnection | null = null;
   /** What happens at the next commit of a step. */
   nextFault: CommitFault | null = null;
+  /** What each statement does, by its name. */
+  readonly model: Readonly<Record<string, Model>>;
   readonly #disk = new Disk<readonly Change[]>();
   #commits = 0;
+
+  constructor(model: Readonly<Record<string, Model>> = MODEL) {
+    this.model = model;
+  }
 
   /** Commits that a power loss may take. */
   get unsynced(): number {
@@ -138,7 +144,7 @@ export class SqliteConnection implements SqliteDatabase {
 
   #meaning(text: string): (args: Args) => Outcome {
     const name = NAMES.get(text);
-    const model = name === undefined ? undefined : MODEL[name];
+    const model = name === undefined ? undefined : this.#file.model[name];
     if (model !== undefined) return (args) => this.#step(model, args);
     if (text.startsWith("BEGIN")) return () => this.#begin();
     if (text === "COMMIT") return () => this.#commit();

@@ -1,8 +1,8 @@
 import type { Driver, DriverContext, Notice } from "../../core/driver.ts";
-import type { MemoryCapabilities } from "../../drivers/memory/index.ts";
 import { sqliteDriverOn } from "../../drivers/sqlite/driver.ts";
 import type { Sharing } from "../../drivers/sqlite/file.ts";
 import type { Doorbells, System } from "../../drivers/sqlite/system.ts";
+import type { LabCapabilities } from "../clients/core-client.ts";
 import type { Site } from "../sim/choices.ts";
 import type { Survival } from "../sim/disk.ts";
 import { Machine } from "../sim/machine.ts";
@@ -54,7 +54,7 @@ export class SqliteHost implements LockPlace {
   readonly machine: Machine;
   /** In whose name the file's own steps are recorded. */
   process: SimProcess;
-  readonly #options: SqliteHostOptions;
+  #options: SqliteHostOptions;
   readonly #trace: ServerTrace;
   readonly #files = new Map<string, { readonly file: SqliteFile; readonly inode: number }>();
   readonly #bells = new Map<string, () => void>();
@@ -82,6 +82,11 @@ export class SqliteHost implements LockPlace {
     return found.file;
   }
 
+  /** From now on every step goes well. */
+  heal(): void {
+    this.#options = { ...this.#options, faults: {} };
+  }
+
   /** Removes the file from its path, as `rm` does: who has it open keeps it. */
   deleteFile(): void {
     this.#files.delete(PATH);
@@ -90,8 +95,8 @@ export class SqliteHost implements LockPlace {
 
   /** The power goes: `written` of the commits that no sync followed are on the disk by chance. All processes are dead. */
   powerOff(survival: Survival, options: { written?: number; wallMs?: number } = {}): void {
-    this.world.powerOff(this.machine, options.wallMs);
     this.#trace.voidAll();
+    this.world.powerOff(this.machine, options.wallMs);
     this.#bells.clear();
     this.file.loseMemory(survival, options.written);
     this.process = this.world.start(this.name, this.machine);
@@ -102,13 +107,11 @@ export class SqliteHost implements LockPlace {
   }
 
   /** What a process on this host opens. */
-  driverFor(client: SimProcess): Driver<MemoryCapabilities> {
+  driverFor(client: SimProcess): Driver<LabCapabilities> {
     const { durability = "normal", system } = this.#options;
     const real = this.#systemOf(client);
     const driver = sqliteDriverOn(system?.(real) ?? real, PATH, { durability });
-    // What the lab's clients are typed by is what every driver in it has; how durable it is, is what is to be shown.
-    const declared = driver as unknown as Driver<MemoryCapabilities>;
-    return { ...declared, open: async (context) => this.#connect(client, driver, context) };
+    return { ...driver, open: async (context) => this.#connect(client, driver, context) };
   }
 
   async #connect(
@@ -122,7 +125,7 @@ export class SqliteHost implements LockPlace {
     };
     const opened = await driver.open({ ...context, notify });
     const backend = this.#options.tamper?.(opened) ?? opened;
-    const steps = new Steps(this.world, client, this.#options, () => this.file);
+    const steps = new Steps(this.world, client, () => ({ file: this.file, ...this.#options }));
     return new RemoteBackend(
       async (_label, work) => await steps.run(async () => work(backend)),
       this.#trace,
@@ -152,8 +155,8 @@ export class SqliteHost implements LockPlace {
   }
 
   #bellsOf(client: SimProcess, parts: Parameters<System["bells"]>[0]): Doorbells {
-    const { deaf = 0 } = this.#options.faults ?? {};
     const ring = (host: string): void => {
+      const { deaf = 0 } = this.#options.faults ?? {};
       const hear = this.#bells.get(host);
       if (hear === undefined || (deaf > 0 && this.#deaf.pick([1, deaf]) === 1)) return;
       this.world.scheduler.after(RING_MS, hear);
@@ -191,24 +194,18 @@ const FATES: readonly Fate[] = [
 class Steps {
   readonly #world: World;
   readonly #client: SimProcess;
-  readonly #file: () => SqliteFile;
+  readonly #host: () => SqliteHostOptions & { readonly file: SqliteFile };
   readonly #site: Site;
-  readonly #weights: readonly number[];
-  readonly #stallsMs: readonly number[];
 
   constructor(
     world: World,
     client: SimProcess,
-    { faults = {}, stallsMs = [1000] }: SqliteHostOptions,
-    file: () => SqliteFile,
+    host: () => SqliteHostOptions & { readonly file: SqliteFile },
   ) {
-    const { stalls = 0, busy = 0, diskErrors = 0, deaths = 0 } = faults;
     this.#world = world;
     this.#client = client;
-    this.#file = file;
+    this.#host = host;
     this.#site = world.choices.site(`file ${client.name}`);
-    this.#weights = [1, stalls, stalls, stalls, busy, diskErrors, diskErrors, deaths];
-    this.#stallsMs = stallsMs;
   }
 
   async run<T>(work: () => Promise<T>): Promise<T> {
@@ -233,10 +230,11 @@ class Steps {
             });
           },
         );
-        this.#file().nextFault = null;
-        this.#file().isBusy = false;
+        const { file } = this.#host();
+        file.nextFault = null;
+        file.isBusy = false;
         if (fate === "after" || fate === "inside") this.#stall();
-        if (fate === "inside") this.#file().stoppedWriter = this.#client;
+        if (fate === "inside") file.stoppedWriter = this.#client;
       };
       if (fate === "before") this.#stall();
       this.#client.goOn(step);
@@ -244,19 +242,22 @@ class Steps {
   }
 
   #fate(): Fate {
-    if (this.#weights.every((weight, i) => i === 0 || weight === 0)) return "well";
-    return FATES[this.#site.pick(this.#weights)] ?? "well";
+    const { stalls = 0, busy = 0, diskErrors = 0, deaths = 0 } = this.#host().faults ?? {};
+    if (stalls + busy + diskErrors + deaths === 0) return "well";
+    const weights = [1, stalls, stalls, stalls, busy, diskErrors, diskErrors, deaths];
+    return FATES[this.#site.pick(weights)] ?? "well";
   }
 
   #spoil(fate: Fate): void {
-    const file = this.#file();
+    const { file } = this.#host();
     if (fate === "busy") file.isBusy = true;
     if (fate === "fails" || fate === "fails, applied" || fate === "dies") file.nextFault = fate;
   }
 
   #stall(): void {
     const { name, incarnation } = this.#client;
-    const ms = this.#stallsMs[this.#site.among(this.#stallsMs.length)] ?? 0;
+    const { stallsMs = [1000] } = this.#host();
+    const ms = stallsMs[this.#site.among(stallsMs.length)] ?? 0;
     this.#world.pause(name);
     this.#world.scheduler.after(ms, () => {
       if (this.#world.process(name).incarnation === incarnation) this.#world.resume(name);

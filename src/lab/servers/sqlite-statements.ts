@@ -35,6 +35,16 @@ function termsOf(args: Args): Pick<LockEntry, "ttl_ms" | "delay_ms" | "expires" 
   };
 }
 
+/** The terms of a renewal, which ends nothing sooner. */
+function longer(row: LockEntry | ShareEntry, args: Args): ReturnType<typeof termsOf> {
+  const terms = termsOf(args);
+  return {
+    ...terms,
+    expires: Math.max(row.expires, terms.expires),
+    wall_end: Math.max(row.wall_end, terms.wall_end),
+  };
+}
+
 function sharesOf(tables: Tables, key: string): ShareEntry[] {
   return tables.where("shares", (share) => share.key === key);
 }
@@ -44,7 +54,7 @@ const metaModel: Readonly<Record<string, Model>> = {
     const meta = tables.get("meta", "1");
     return meta === undefined ? [] : [{ ...meta, floor: decimal(meta.floor) }];
   },
-  tables: (tables) => (tables.get("meta", "1") === undefined ? [] : [{ name: "meta" }]),
+  tables: (tables) => (tables.get("meta", "1") === undefined ? [] : [{ name: "ringfence_meta" }]),
   setIdentity: (tables, args) => {
     const meta = tables.get("meta", "1");
     if (meta === undefined) return 0;
@@ -99,7 +109,7 @@ const soleModel: Readonly<Record<string, Model>> = {
   renewSole: (tables, args) => {
     const row = heldBy(tables, args);
     if (row === undefined) return 0;
-    tables.put("locks", row.key, { ...row, ...termsOf(args) });
+    tables.put("locks", row.key, { ...row, ...longer(row, args) });
     return 1;
   },
 };
@@ -221,7 +231,7 @@ const shareModel: Readonly<Record<string, Model>> = {
   renewShare: (tables, args) => {
     const row = oneShare(tables, args);
     if (row === undefined || row.expires <= num(args, "now")) return 0;
-    tables.put("shares", idOf(row.key, row.grant_id), { ...row, ...termsOf(args) });
+    tables.put("shares", idOf(row.key, row.grant_id), { ...row, ...longer(row, args) });
     return 1;
   },
   cutShare: (tables, args) => {

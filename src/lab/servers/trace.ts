@@ -41,7 +41,9 @@ export class ServerTrace {
     // another token. Its renewals are not the first one's.
     const token = this.#seen.has(grant) ? undefined : answer.tokens?.first;
     this.#seen.add(grant);
-    this.#live.set(grant, { lock, token, expiresAt: this.#now() + ttlMs });
+    // Of a block the holder's process may be using any: the server does not know which.
+    const alone = (answer.tokens?.count ?? 1) > 1 ? undefined : token;
+    this.#live.set(grant, { lock, token: alone, expiresAt: this.#now() + ttlMs });
     this.#tell("srv.grant", {
       lock,
       grant,
