@@ -272,6 +272,86 @@ it("ringfence/guards/file", () => {
   `);
 });
 
+it("ringfence/guards/postgres", () => {
+  expect(all.get("./guards/postgres")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "ClaimFragment",
+        "FenceColumns",
+        "FenceValues",
+        "GuardTriggerOptions",
+        "Numbering",
+        "PgClient",
+        "PgPool",
+        "PostgresDatabase",
+        "PostgresGuard",
+        "PostgresGuardOptions",
+        "PostgresJs",
+        "PostgresJsTransaction",
+        "PostgresTransaction",
+        "SqlFragment",
+        "SqlTag",
+        "TransactionOf",
+      ],
+      "values": [
+        "postgresGuard",
+        "postgresGuardSchema",
+        "postgresGuardTrigger",
+      ],
+    }
+  `);
+});
+
+it("ringfence/guards/mysql", () => {
+  expect(all.get("./guards/mysql")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "ClaimFragment",
+        "ConnectionOf",
+        "FenceColumns",
+        "FenceValues",
+        "MysqlConnection",
+        "MysqlGuard",
+        "MysqlGuardOptions",
+        "MysqlPool",
+        "SqlFragment",
+      ],
+      "values": [
+        "mysqlGuard",
+        "mysqlGuardSchema",
+      ],
+    }
+  `);
+});
+
+it("ringfence/guards/idempotency", () => {
+  expect(all.get("./guards/idempotency")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "AsyncQueries",
+        "CallOptions",
+        "Dialect",
+        "IdempotentOptions",
+        "MysqlQueries",
+        "PgQueries",
+        "PostgresJsQueries",
+        "Provider",
+        "Queries",
+        "SqliteQueries",
+        "SweepOptions",
+      ],
+      "values": [
+        "createIdempotencyTable",
+        "idempotencySchema",
+        "idempotent",
+        "idempotentCall",
+        "settleIdempotentCall",
+        "sweepIdempotency",
+      ],
+    }
+  `);
+});
+
 it("no subpath is left out above, and each really exports what its types say", async () => {
   expect([...all.keys()]).toEqual([
     ".",
@@ -281,7 +361,12 @@ it("no subpath is left out above, and each really exports what its types say", a
     "./guards/memory",
     "./guards/sqlite",
     "./guards/file",
+    "./guards/postgres",
+    "./guards/mysql",
+    "./guards/idempotency",
+    "./guards/http",
     "./redis",
+    "./postgres",
     "./redlock",
     "./testing",
   ]);
