@@ -43,8 +43,10 @@ export interface Statements {
   readonly claim: string;
   /** (resource, token, grant id, scope) → a row when there was no entry; none otherwise. The floor comes after it. */
   readonly insert: string;
-  /** (resource, token, grant id, scope, ms) → a row while the pair stands; also bounds the transaction's pauses. */
+  /** (resource, token, grant id, scope, ms) → a row while the pair stands; also bounds the transaction's statements and pauses. */
   readonly verify: string;
+  /** The same, without a bound on pauses. */
+  readonly verifyOnly: string;
   /** (resource) → token, holder, scope. */
   readonly entry: string;
   /** (resource) → the same; nobody changes the entry before this transaction ends. */
@@ -72,6 +74,9 @@ const STAMP = "used_at = clock_timestamp(), used_in = pg_current_xact_id()";
 export function statementsFor(tableName: string): Statements {
   const table = quoteTable(tableName, "table");
   const floors = quoteTable(`${tableName}_floors`, "table");
+  const verify = /* sql */ `
+UPDATE ${table} SET ${STAMP} WHERE resource = $1::text AND ${PAIR}
+RETURNING ${lowered("statement_timeout")} AS statement`;
   return {
     // used_in: the transaction that claimed or verified last, for the trigger that refuses unguarded writes.
     schema: /* sql */ `
@@ -101,9 +106,8 @@ RETURNING 1 AS ok`,
 INSERT INTO ${table} (resource, token, grant_id, scope, used_at, used_in)
 VALUES ($1::text, $2::text::bigint, $3::text, $4::text, clock_timestamp(), pg_current_xact_id())
 ON CONFLICT (resource) DO NOTHING RETURNING 1 AS ok`,
-    verify: /* sql */ `
-UPDATE ${table} SET ${STAMP} WHERE resource = $1::text AND ${PAIR}
-RETURNING ${lowered("idle_in_transaction_session_timeout")} AS idle, ${lowered("statement_timeout")} AS statement`,
+    verify: `${verify}, ${lowered("idle_in_transaction_session_timeout")} AS idle`,
+    verifyOnly: verify,
     entry: /* sql */ `
 SELECT token::text AS token, grant_id AS holder, scope FROM ${table} WHERE resource = $1::text`,
     lock: /* sql */ `
