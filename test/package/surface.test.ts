@@ -40,6 +40,8 @@ it("ringfence", () => {
         "GoneReason",
         "GrantRef",
         "Granted",
+        "GuaranteeCell",
+        "GuaranteeRow",
         "Guard",
         "GuardBinding",
         "HeldInfo",
