@@ -67,7 +67,7 @@ function lowered(setting: string): string {
   return `set_config('${setting}', CASE WHEN ${now} <> '0' AND ${now}::interval < $5::text::bigint * interval '1 ms' THEN ${now} ELSE $5::text END, true)`;
 }
 
-const PAIR = "token = $2::text::bigint AND grant_id = $3::text AND scope = $4::text";
+const PAIR = "token = $2 AND grant_id = $3 AND scope = $4";
 const STAMP = "used_at = clock_timestamp(), used_in = pg_current_xact_id()";
 
 /** The statements for one table name. The floors live in a table beside it, with the format under the empty scope. */
@@ -75,7 +75,7 @@ export function statementsFor(tableName: string): Statements {
   const table = quoteTable(tableName, "table");
   const floors = quoteTable(`${tableName}_floors`, "table");
   const verify = /* sql */ `
-UPDATE ${table} SET ${STAMP} WHERE resource = $1::text AND ${PAIR}
+UPDATE ${table} SET ${STAMP} WHERE resource = $1 AND ${PAIR}
 RETURNING ${lowered("statement_timeout")} AS statement`;
   return {
     // used_in: the transaction that claimed or verified last, for the trigger that refuses unguarded writes.
@@ -98,9 +98,8 @@ INSERT INTO ${floors} (scope, token) VALUES ('', ${FORMAT}) ON CONFLICT DO NOTHI
     format: /* sql */ `
 SELECT f.token::text AS token FROM ${floors} f LEFT JOIN ${table} g ON false WHERE f.scope = ''`,
     claim: /* sql */ `
-UPDATE ${table} SET token = $2::text::bigint, grant_id = $3::text, ${STAMP}
-WHERE resource = $1::text AND scope = $4::text
-  AND (token < $2::text::bigint OR (token = $2::text::bigint AND grant_id = $3::text))
+UPDATE ${table} SET token = $2, grant_id = $3, ${STAMP}
+WHERE resource = $1 AND scope = $4 AND (token < $2 OR (token = $2 AND grant_id = $3))
 RETURNING 1 AS ok`,
     insert: /* sql */ `
 INSERT INTO ${table} (resource, token, grant_id, scope, used_at, used_in)
