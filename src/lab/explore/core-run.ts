@@ -25,7 +25,7 @@ export interface CoreRun {
 }
 
 /** Which production driver runs. */
-export type Store = "memory" | "sqlite";
+type Store = "memory" | "sqlite";
 
 /** What a run came to. */
 export interface CoreOutcome {
