@@ -11,6 +11,7 @@ const DEBIAN = [
   { name: "util-linux", command: "setpriv", why: "ends a child when its wrapper is killed" },
   { name: "redis-server", command: "redis-server", why: "the Redis driver, and the lab's model" },
   { name: "redis-sentinel", command: "redis-sentinel", why: "failover of the Redis driver" },
+  { name: "default-jre-headless", command: "java", why: "DynamoDB Local, of test/servers" },
   { name: "gcc", command: "gcc", why: "compiles the shim that moves a process's wall clock" },
   { name: "libc6-dev", command: "gcc", why: "the headers for it" },
 ];

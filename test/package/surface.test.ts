@@ -252,6 +252,42 @@ it("ringfence/guards/file", () => {
   `);
 });
 
+it("ringfence/guards/http", () => {
+  expect(all.get("./guards/http")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "Fence",
+        "FencedFetchOptions",
+        "HttpGuard",
+        "HttpGuardOptions",
+        "InnerGuard",
+        "Problem",
+        "Requirement",
+        "Route",
+      ],
+      "values": [
+        "SEQUENCER_HEADER",
+        "fencedFetch",
+        "httpGuard",
+        "problemOf",
+        "staleFrom",
+      ],
+    }
+  `);
+});
+
+it("ringfence/guards/redis", () => {
+  expect(all.get("./guards/redis")).toMatchInlineSnapshot();
+});
+
+it("ringfence/guards/s3", () => {
+  expect(all.get("./guards/s3")).toMatchInlineSnapshot();
+});
+
+it("ringfence/guards/dynamodb", () => {
+  expect(all.get("./guards/dynamodb")).toMatchInlineSnapshot();
+});
+
 it("no subpath is left out above, and each really exports what its types say", async () => {
   expect([...all.keys()]).toEqual([
     ".",
@@ -261,6 +297,10 @@ it("no subpath is left out above, and each really exports what its types say", a
     "./guards/memory",
     "./guards/sqlite",
     "./guards/file",
+    "./guards/http",
+    "./guards/redis",
+    "./guards/s3",
+    "./guards/dynamodb",
     "./redis",
     "./testing",
   ]);
