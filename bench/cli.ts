@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { compare, now } from "./harness.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "ringfence-bench-"));
-const main = join(import.meta.dirname, "../dist/cli/main.js");
+const main = join(import.meta.dirname, "../dist/cli/main.cjs");
 // Without what npm and tsx put there: a child's node would load tsx as well.
 const { PATH, HOME } = process.env;
 const env = { PATH, HOME, RINGFENCE_STORE: `sqlite:${join(folder, "locks.db")}` };

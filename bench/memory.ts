@@ -104,17 +104,20 @@ else {
   say(`\nmemory, ${figure(LEASES)} leases held, ttl 30 s, signals unread`);
   say(`  heap a lease: ${figure(each)} bytes (store and manager; names not counted)`);
   say("  target: under 1,024 bytes");
-  let renewals = 0;
-  const stop = locks.on("renewed", () => (renewals += 1));
   const cpu = process.cpuUsage();
   const started = now();
   await new Promise((done) => setTimeout(done, WATCH_MS));
   const { user, system } = process.cpuUsage(cpu);
-  stop();
   const wallMs = now() - started;
   const share = (user + system) / 1000 / wallMs;
   say(`  keepalive: ${figure(share * 100, 2)} % of one core over ${figure(wallMs / 1000, 1)} s`);
-  say(`  (${figure(renewals)} renewals; lost: ${held.filter((l) => l.state !== "held").length})`);
+  // Counted afterwards: an event a renewal, which nobody asks for, costs as much as the renewal.
+  let renewals = 0;
+  locks.on("renewed", () => (renewals += 1));
+  await new Promise((done) => setTimeout(done, WATCH_MS));
+  say(
+    `  (${figure(renewals)} renewals in as long again; lost: ${held.filter((l) => l.state !== "held").length})`,
+  );
   say("  target: under 5 %");
 }
 await locks.close();

@@ -1,132 +1,190 @@
-/**
- * An uncontended acquire and release through a lock manager against the bare minimum on the same client library:
- * `SET NX PX`, and a script that deletes what is still ours. In pairs, one after the other, at 1 and 64 at a time; what
- * counts is the ratio of the medians. Run: `npx tsx bench/redis.ts`.
- */
-import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
-import net from "node:net";
-import os from "node:os";
-import path from "node:path";
-import { Redis } from "ioredis";
-import { createClient } from "redis";
-import { redisDriver } from "../src/drivers/redis/index.ts";
-import { createLockManager } from "../src/index.ts";
+// The Redis driver against the least that a client can send, and against other locks, over the same client libraries.
+import { createLockManager, type LockManager } from "ringfence";
+import { type RedisCapabilities, redisDriver } from "ringfence/redis";
+import { figure, median, now, say, shares } from "./harness.ts";
+import { BenchServer, type Lock, peersOn, rawOn } from "./peers/redis.ts";
 
-const PAIRS = 11;
-const SLICE_MS = 400;
-const DELETE =
-  "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+const TURNS = 15;
+const RUN_MS = 250;
+const HAND_OFFS = 30;
+const HOLD_MS = 20;
+const WAITERS = 32;
+const CROWD_MS = 2000;
+const LEASES = 50_000;
+const RENEW_MS = 10_000;
 
-type Cycle = (name: string) => Promise<void>;
+const server = await BenchServer.start();
+const [raw, peers] = [await rawOn(server), await peersOn(server)];
+const clients = { ioredis: server.ioredis(), "node-redis": await server.nodeRedis() };
+const managers: LockManager<RedisCapabilities>[] = [];
 
-/** Cycles a second of `cycle`, with so many of them at a time, each on names of its own. */
-async function rate(cycle: Cycle, concurrency: number): Promise<number> {
-  const begun = performance.now();
-  let done = 0;
-  await Promise.all(
-    Array.from({ length: concurrency }, async (_, worker) => {
-      while (performance.now() - begun < SLICE_MS) {
-        await cycle(`bench-${worker}`);
-        done += 1;
-      }
-    }),
-  );
-  return (done * 1000) / (performance.now() - begun);
+function manager(
+  library: Lock["library"],
+  options: { readonly handOff?: "off" } = {},
+): LockManager<RedisCapabilities> {
+  const made = createLockManager(redisDriver(clients[library]), options);
+  managers.push(made);
+  return made;
 }
 
-function median(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+function ours(library: Lock["library"], locks = manager(library)): Lock {
+  return {
+    name: "ringfence",
+    library,
+    take: async (key) => {
+      const lease = await locks.acquire(key);
+      return async () => lease.release();
+    },
+  };
 }
 
-async function compare(label: string, ours: Cycle, raw: Cycle): Promise<void> {
-  for (const concurrency of [1, 64]) {
-    await rate(raw, concurrency);
-    await rate(ours, concurrency);
-    const [mine, bare]: [number[], number[]] = [[], []];
-    for (let pair = 0; pair < PAIRS; pair += 1) {
-      // Whoever goes first changes, so that a slow phase of the machine hits both.
-      if (pair % 2 === 0) bare.push(await rate(raw, concurrency));
-      mine.push(await rate(ours, concurrency));
-      if (pair % 2 === 1) bare.push(await rate(raw, concurrency));
+/** Cycles a second of so many callers, each on names of its own. */
+async function rate({ take }: Lock, callers: number): Promise<number> {
+  const started = now();
+  let cycles = 0;
+  const caller = async (_: unknown, me: number): Promise<void> => {
+    for (; now() - started < RUN_MS; cycles += 1) await (await take(`alone-${me}`))();
+  };
+  await Promise.all(Array.from({ length: callers }, caller));
+  return (cycles * 1000) / (now() - started);
+}
+
+/** All locks in turns, each time in another order: what counts is the median of the ratios of the same turn. */
+async function alone(library: Lock["library"], callers: number): Promise<void> {
+  const locks = [...raw, ours(library), ...peers].filter((lock) => lock.library === library);
+  const rates = locks.map((): number[] => []);
+  for (const lock of locks) await rate(lock, callers);
+  for (let turn = 0; turn < TURNS; turn += 1)
+    for (let i = 0; i < locks.length; i += 1) {
+      const at = (i + turn) % locks.length;
+      const lock = locks[at];
+      if (lock !== undefined) rates[at]?.push(await rate(lock, callers));
     }
-    const ratio = median(mine) / median(bare);
-    console.log(
-      `${label}, ${concurrency} at a time: ringfence ${median(mine).toFixed(0)}/s, SET NX PX ${median(bare).toFixed(0)}/s, ratio ${ratio.toFixed(2)} (medians of ${PAIRS} pairs)`,
+  say(`\nuncontended on ${library}, ${callers} at a time (cycles a second, ${TURNS} turns)`);
+  for (const [i, { name }] of locks.entries()) {
+    const ratios = rates[i]?.map((value, turn) => value / (rates[0]?.[turn] ?? NaN)) ?? [];
+    const all = rates[i]?.map((value) => figure(value)).join("  ");
+    say(
+      `  ${name.padEnd(24)} median ${figure(median(rates[i] ?? [])).padStart(7)}  of SET NX PX ${figure(median(ratios), 2)}  [${all}]`,
     );
-    console.log(`  ringfence ${mine.map((value) => value.toFixed(0)).join(" ")}`);
-    console.log(`  raw       ${bare.map((value) => value.toFixed(0)).join(" ")}`);
   }
+  say("  target: ringfence at least 0.85 of SET NX PX, and above every peer");
 }
 
-async function freePort(): Promise<number> {
-  const listener = net.createServer();
-  await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
-  const { port } = listener.address() as net.AddressInfo;
-  await new Promise<void>((resolve) =>
-    listener.close(() => {
-      resolve();
-    }),
+/** So many callers ask one after the other, and each holds for a while. */
+async function handOffs(name: string, locks: readonly Lock[]): Promise<void> {
+  const key = `handed-${name}`;
+  const [order, gaps]: [number[], number[]] = [[], []];
+  let free = 0;
+  const first = await locks[0]?.take(key);
+  const work = locks.map(async ({ take }, i) => {
+    await new Promise((resolve) => setTimeout(resolve, 10 * i));
+    const giveBack = await take(key);
+    gaps.push(now() - free);
+    order.push(i);
+    await new Promise((resolve) => setTimeout(resolve, HOLD_MS));
+    free = now();
+    await giveBack();
+  });
+  const told = await server.count();
+  await new Promise((resolve) => setTimeout(resolve, 10 * locks.length + 100));
+  free = now();
+  await first?.();
+  await Promise.all(work);
+  const commands = (await told()) / locks.length;
+  let inversions = 0;
+  for (const [i, a] of order.entries())
+    for (const b of order.slice(i + 1)) if (b < a) inversions += 1;
+  const mean = gaps.reduce((sum, gap) => sum + gap, 0) / gaps.length;
+  const facts = `mean ${figure(mean, 2)} ms, worst ${figure(Math.max(...gaps), 1)}, ${figure(commands, 1)} commands`;
+  say(
+    `  ${name.padEnd(36)} ${facts}, ${inversions} of ${(order.length * (order.length - 1)) / 2} inverted`,
   );
-  return port;
 }
 
-const port = await freePort();
-const folder = mkdtempSync(path.join(os.tmpdir(), "ringfence-bench-"));
-const server = spawn(
-  "redis-server",
-  [
-    "--port",
-    String(port),
-    "--bind",
-    "127.0.0.1",
-    "--dir",
-    folder,
-    "--save",
-    "",
-    "--appendonly",
-    "no",
-  ],
-  { stdio: "ignore" },
-);
-const host = "127.0.0.1";
-const one = new Redis({ host, port, retryStrategy: () => 20 });
-one.on("error", () => undefined);
-await one.ping();
-const two = createClient({ socket: { host, port } });
-await two.connect();
+/** So many callers of one process at one name, with nothing to do under the lock. */
+async function crowd({ name, library, take }: Lock): Promise<void> {
+  const counts = new Array<number>(WAITERS).fill(0);
+  const started = now();
+  const caller = async (_: unknown, me: number): Promise<void> => {
+    while (now() - started < CROWD_MS) {
+      const giveBack = await take(`crowd-${name}-${library}`);
+      if (now() - started < CROWD_MS) counts[me] = (counts[me] ?? 0) + 1;
+      await giveBack();
+    }
+  };
+  await Promise.all(counts.map(caller));
+  const grants = (counts.reduce((sum, count) => sum + count, 0) * 1000) / CROWD_MS;
+  const { least, most } = shares(counts);
+  const label = `${name} on ${library}`.padEnd(36);
+  say(
+    `  ${label} ${figure(grants).padStart(7)}/s, shares ${figure(least, 2)} to ${figure(most, 2)}`,
+  );
+}
 
-let serial = 0;
-const oneLocks = createLockManager(redisDriver(one));
-await compare(
-  "ioredis",
-  async (name) => {
-    await (await oneLocks.acquire(name)).release();
+/** Many leases at once: what their renewal takes of one core, and how late it ever is. */
+async function held(library: Lock["library"]): Promise<void> {
+  const locks = manager(library);
+  for (let at = 0; at < LEASES; at += 500)
+    await Promise.all(Array.from({ length: 500 }, async (_, i) => locks.acquire(`held-${at + i}`)));
+  await new Promise((resolve) => setTimeout(resolve, RENEW_MS));
+  const [cpu, started] = [process.cpuUsage(), now()];
+  await new Promise((resolve) => setTimeout(resolve, 2 * RENEW_MS));
+  const used = process.cpuUsage(cpu);
+  const share = (used.user + used.system) / 10 / (now() - started);
+  const [last, late] = [new Map<string, number>(), [] as number[]];
+  const off = locks.on("renewed", ({ name, deadlineMs }) => {
+    const before = last.get(name);
+    if (before !== undefined) late.push(deadlineMs - before - RENEW_MS);
+    last.set(name, deadlineMs);
+  });
+  let lost = 0;
+  locks.on("lost", () => (lost += 1));
+  await new Promise((resolve) => setTimeout(resolve, 2.5 * RENEW_MS));
+  off();
+  const worst = late.reduce((most, ms) => Math.max(most, ms), -Infinity);
+  say(
+    `\n${figure(LEASES)} leases held on ${library}, ttl 30 s, renewed every ${RENEW_MS / 1000} s`,
+  );
+  say(`  ${figure(share, 1)} % of one core; target: under 15 %`);
+  say(
+    `  ${figure(late.length)} renewals, the latest ${figure(worst)} ms after it was due, ${lost} leases lost; target: 2,000 ms`,
+  );
+}
+
+const parts: Record<string, () => Promise<void>> = {
+  alone: async () => {
+    for (const library of ["ioredis", "node-redis"] as const)
+      for (const callers of [1, 64]) await alone(library, callers);
   },
-  async (name) => {
-    serial += 1;
-    const value = `holder-${serial}`;
-    await one.set(name, value, "PX", 30_000, "NX");
-    await one.eval(DELETE, 1, name, value);
+  handoff: async () => {
+    say(`\n${HAND_OFFS} callers wait for one name, each holds it for ${HOLD_MS} ms`);
+    for (const library of ["ioredis", "node-redis"] as const) {
+      const each = Array.from({ length: HAND_OFFS }, () =>
+        ours(library, manager(library, { handOff: "off" })),
+      );
+      // Connected and listening, as processes are that have waited before.
+      await Promise.all(each.map(async ({ take }) => (await take(`warm-${library}`))()));
+      await handOffs(`ringfence on ${library}`, each);
+    }
+    for (const peer of peers)
+      await handOffs(`${peer.name} on ${peer.library}`, new Array<Lock>(HAND_OFFS).fill(peer));
+    say("  target: under 3 ms, at most 4 commands, none inverted");
   },
-);
-const twoLocks = createLockManager(redisDriver(two));
-await compare(
-  "node-redis",
-  async (name) => {
-    await (await twoLocks.acquire(name)).release();
+  crowd: async () => {
+    say(`\n${WAITERS} callers of one process at one name, nothing held`);
+    for (const lock of [ours("ioredis"), ours("node-redis"), ...peers]) await crowd(lock);
+    say("  target: 10 times the best peer, every caller within 20 % of the mean");
   },
-  async (name) => {
-    serial += 1;
-    const value = `holder-${serial}`;
-    await two.sendCommand(["SET", name, value, "NX", "PX", "30000"]);
-    await two.eval(DELETE, { keys: [name], arguments: [value] });
+  held: async () => {
+    for (const library of ["ioredis", "node-redis"] as const) await held(library);
   },
-);
-await oneLocks.close();
-await twoLocks.close();
-one.disconnect();
-two.destroy();
-server.kill();
-rmSync(folder, { recursive: true, force: true });
+};
+
+const asked = process.argv.slice(2);
+for (const [name, part] of Object.entries(parts))
+  if (asked.length === 0 || asked.includes(name)) await part();
+await Promise.all(managers.map(async (each) => each.close()));
+server.stop();
+// Some peers keep timers and connections, and have no way to end them.
+process.exit();

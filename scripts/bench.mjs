@@ -2,6 +2,7 @@
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { fail, root, run, say } from "./host.mjs";
+import { installNpm } from "./servers.mjs";
 import { setup } from "./setup.mjs";
 
 const [name, ...args] = process.argv.slice(2);
@@ -14,6 +15,7 @@ if (name === undefined || !existsSync(file)) {
   process.exitCode = 64;
 } else {
   await setup().catch(fail);
+  if (name === "redis") await installNpm("bench/peers", "the other locks").catch(fail);
   // This tsconfig has no `paths`: the benchmarks import the built package, as its users do. tsx would add a call to
   // every closure of the sources.
   const tsx = join(root, "node_modules/tsx/dist/cli.mjs");

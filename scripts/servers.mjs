@@ -6,19 +6,31 @@ import { LOCK } from "./build.mjs";
 import { cleanEnv, hashOf, must, npm, read, root, run, say } from "./host.mjs";
 import { locked } from "./setup-lock.mjs";
 
-/** The one list: package, a command that it brings, and what needs it. */
+/** The one list: package, a command that it brings, a service that its installation would start, and what needs it. */
 const DEBIAN = [
   { name: "util-linux", command: "setpriv", why: "ends a child when its wrapper is killed" },
-  { name: "redis-server", command: "redis-server", why: "the Redis driver, and the lab's model" },
-  { name: "redis-sentinel", command: "redis-sentinel", why: "failover of the Redis driver" },
+  {
+    name: "redis-server",
+    command: "redis-server",
+    service: "redis-server",
+    why: "the Redis driver, and the lab's model",
+  },
+  {
+    name: "redis-sentinel",
+    command: "redis-sentinel",
+    service: "redis-sentinel",
+    why: "failover of the Redis driver",
+  },
   { name: "default-jre-headless", command: "java", why: "DynamoDB Local, of test/servers" },
   { name: "gcc", command: "gcc", why: "compiles the shim that moves a process's wall clock" },
   { name: "libc6-dev", command: "gcc", why: "the headers for it" },
+  { name: "procps", command: "pgrep", why: "finds the processes of a server that a test crashes" },
+  { name: "postgresql-15", command: "postgres", service: "postgresql", why: "PostgreSQL" },
+  { name: "pgbouncer", command: "pgbouncer", service: "pgbouncer", why: "poolers of PostgreSQL" },
+  { name: "mariadb-server", command: "mariadbd", service: "mariadb", why: "MySQL and MariaDB" },
 ];
 
 const POLICY = "/usr/sbin/policy-rc.d";
-const FOLDER = join(root, "test/servers");
-const STAMP = "test/servers/node_modules/.ringfence";
 
 function onPath(command) {
   const folders = `${process.env.PATH ?? ""}${delimiter}/usr/sbin${delimiter}/sbin`;
@@ -60,34 +72,39 @@ async function installDebian(missing) {
   const env = { ...cleanEnv(), DEBIAN_FRONTEND: "noninteractive" };
   await run(["apt-get", "update", "-qq"], { env });
   await withoutStartingServices(async () => {
-    for (const { name } of missing) {
+    for (const { name, service } of missing) {
       say(`installing ${name} for the tests`);
       const words = ["apt-get", "install", "-qq", "-y", "--no-install-recommends", name];
       // One line per package: apt's own words only when they are complaints.
       await run(words, { env, stdout: "ignore" });
+      // Nor at the next boot: a service that only tests brought here is nobody's.
+      if (service !== undefined)
+        await run(["update-rc.d", service, "disable"], { env, stdout: "ignore" });
     }
   });
 }
 
-async function installNpm() {
-  if (!existsSync(join(FOLDER, "package.json"))) return;
+/** The npm packages of a folder with a lock file of its own, which no user of the package gets. */
+export async function installNpm(folder, what) {
+  if (!existsSync(join(root, folder, "package.json"))) return;
+  const stamp = `${folder}/node_modules/.ringfence`;
   const want = () => {
-    const lock = hashOf(["test/servers/package-lock.json"]);
+    const lock = hashOf([`${folder}/package-lock.json`]);
     return `${lock} ${process.platform}-${process.arch} abi${process.versions.modules}`;
   };
-  if (read(STAMP) === want()) return;
+  if (read(stamp) === want()) return;
   await locked(LOCK, async () => {
-    if (read(STAMP) === want()) return;
-    say("installing what only the tests need (once, about half a minute)");
+    if (read(stamp) === want()) return;
+    say(`installing ${what} (once, about half a minute)`);
     const flags = ["--no-audit", "--no-fund", "--loglevel=error"];
-    await must([...npm(), "ci", ...flags], { cwd: FOLDER });
-    writeFileSync(join(root, STAMP), want());
+    await must([...npm(), "ci", ...flags], { cwd: join(root, folder) });
+    writeFileSync(join(root, stamp), want());
   });
 }
 
 /** Installs what is missing where we may, says the one line to type where we may not, and returns what is still missing. */
 export async function prepareServers() {
-  await installNpm();
+  await installNpm("test/servers", "what only the tests need");
   const first = DEBIAN.filter((entry) => !isInstalled(entry));
   if (first.length === 0) return [];
   if (process.getuid?.() === 0 && existsSync("/usr/bin/apt-get"))

@@ -4,6 +4,7 @@ import type { Command } from "commander";
 import type { Exploration, ScenarioResult, Strategy } from "../lab/index.ts";
 import type { ReportInput } from "../lab/report/html.ts";
 import type { Action, CommandModule, Invocation } from "./command-module.ts";
+import { EXIT, ExitError } from "./exit-codes.ts";
 import { withExamples, withExitCodes } from "./help.ts";
 import { type OutputOptions, withOutput } from "./output-option.ts";
 import { writeOut } from "./stdio.ts";
@@ -12,6 +13,12 @@ import { wholeNumber } from "./whole-number.ts";
 
 interface LabOptions extends OutputOptions {
   readonly html?: string;
+}
+
+interface RunOptions extends LabOptions {
+  readonly real?: boolean;
+  readonly store: string;
+  readonly seed: string;
 }
 
 interface ExploreOptions extends LabOptions {
@@ -34,11 +41,12 @@ const PROGRESS_RUNS = 50;
 /** `ringfence lab list | run | explore | replay` */
 export const lab: CommandModule = {
   name: "lab",
-  summary: "failures of distributed locks, simulated: watch them happen, or be survived",
+  summary: "failures of distributed locks: watch them happen, or be survived",
   define(command, act) {
     withExamples(command, [
       ["ringfence lab list", "every failure that can be run"],
       ["ringfence lab run claim-gap", "one of them, in three arms"],
+      ["ringfence lab run claim-gap --real", "the same with a real Redis and real processes"],
       ["ringfence lab explore --minutes 5", "look for a schedule that breaks Ringfence"],
     ]);
     withExitCodes(command, EXIT_LINES);
@@ -54,13 +62,16 @@ function defineList(lab: Command, act: (action: Action) => void): void {
   command.action((options: LabOptions) => {
     act(async () => {
       const { list } = await import("../lab/index.ts");
-      const rows = list().map(({ id, name, property, title }) => ({ id, name, property, title }));
+      const rows = list().map(({ id, name, property, title, real }) => {
+        const runs = real === undefined ? "simulated" : "simulated, real";
+        return { id, name, property, runs, title };
+      });
       await writeOut(
         options.output === "json"
           ? `${JSON.stringify(rows)}\n`
           : renderTable(
-              ["ID", "NAME", "BREAKS", "WHAT HAPPENS"],
-              rows.map(({ id, name, property, title }) => [id, name, property, title]),
+              ["ID", "NAME", "BREAKS", "RUNS", "WHAT HAPPENS"],
+              rows.map(({ id, name, property, runs, title }) => [id, name, property, runs, title]),
             ),
       );
       return 0;
@@ -73,19 +84,29 @@ function defineRun(lab: Command, act: (action: Action) => void): void {
     .command("run")
     .summary("run scenarios; all of them without a name")
     .argument("[names...]", "numbers or names");
-  withOutput(command, ["table", "json"]).option("--html <file>", "write the last one's timeline");
-  command.action((names: string[], options: LabOptions) => {
+  withOutput(command, ["table", "json"])
+    .optionsGroup("Options:")
+    .option("--real", "with real servers and processes, in real time; needs redis-server")
+    .option("--store <name>", "with --real: Ringfence's store, redis or sqlite", "redis")
+    .option("--seed <n>", "without --real: the first seed", "1")
+    .option("--html <file>", "write the last one's timeline");
+  command.action((names: string[], options: RunOptions) => {
     act(async (invocation) => await runScenarios(names, options, invocation));
   });
 }
 
 async function runScenarios(
   names: readonly string[],
-  { html, output }: LabOptions,
+  { html, output, real = false, store, seed }: RunOptions,
   { messages }: Invocation,
 ): Promise<number> {
   const { EXIT_CODES, run } = await import("../lab/index.ts");
+  if (store !== "redis" && store !== "sqlite")
+    throw new ExitError(EXIT.usage, `Expected --store to be redis or sqlite, got "${store}".`);
   const results = await run(names, {
+    seed: wholeNumber("--seed", seed, { min: 0, max: 999_999_999 }),
+    real,
+    store,
     onResult: ({ scenario, conclusion }) => {
       if (messages.rewrites) messages.status(`${scenario.id} ${scenario.name}: ${conclusion}`);
     },

@@ -49,6 +49,11 @@ const COMMANDS: readonly {
     load: async () => (await import("./lab.ts")).lab,
   },
   {
+    name: "schema",
+    summary: "print or make the tables of a store that has some",
+    load: async () => (await import("./schema.ts")).schema,
+  },
+  {
     name: "completion",
     summary: "print a completion script for your shell",
     load: async () => (await import("./completion.ts")).completion,

@@ -43,22 +43,21 @@ const CONNECTORS: Record<string, Connector> = {
   },
   redis: async (store) => redis("redis", store),
   rediss: async (store) => redis("rediss", store),
+  redlock,
+  postgres: async (store) => postgres(store),
+  postgresql: async (store) => postgres(store),
+  "postgres+advisory": async (store) => postgres(store, true),
 };
 
 /** Schemes with a meaning of their own that this build has no driver for. */
-const WITHOUT_DRIVER = [
-  "redlock",
-  "postgres",
-  "postgres+advisory",
-  "etcd",
-  "zookeeper",
-  "dynamodb",
-];
+const WITHOUT_DRIVER = ["etcd", "zookeeper", "dynamodb"];
 
 /**
  * The driver for a store URL: `memory:`, `sqlite:/path`, `sqlite:relative`, `sqlite:///absolute` (with
- * `?durability=full` where each grant must survive a power loss), `redis://host` and `rediss://host`. Percent-escapes in a path are decoded. It loads only
- * the driver that the scheme names, and connects at the first use, not here. Messages never show a password.
+ * `?durability=full` where each grant must survive a power loss), `redis://host`, `rediss://host`,
+ * `redlock:redis://a,redis://b,redis://c` for a quorum of independent servers, `postgres://host/db` and
+ * `postgres+advisory://host/db`. Percent-escapes in a path are decoded. It loads only the driver that the scheme names,
+ * and connects at the first use, not here. Messages never show a password.
  * @throws InvalidArgumentError for what is no store URL
  * @throws UnsupportedError for a scheme whose driver this build does not have
  */
@@ -130,17 +129,48 @@ async function redis(scheme: string, store: StoreUrl): Promise<Driver> {
   refuseQuery(store, ["replicas", "efficiencyOnly", "cluster"]);
   if (!/^\/\/[^/]/.test(store.rest) || !URL.canParse(`${scheme}:${store.rest}`))
     throw complaint(store, "a host: redis://host:6379");
-  const flag = (name: string): boolean => {
-    const value = store.query.get(name) ?? "false";
-    if (value !== "true" && value !== "false") throw complaint(store, `\`${name}=true\` or none`);
-    return value === "true";
-  };
   const replicas = Number(store.query.get("replicas") ?? "0");
   if (!Number.isInteger(replicas) || replicas < 0)
     throw complaint(store, "a whole number of `replicas`");
   const { redisFromUrl } = await import("./redis.ts");
-  const options = { replicas, efficiencyOnly: flag("efficiencyOnly"), cluster: flag("cluster") };
+  const options = {
+    replicas,
+    efficiencyOnly: flag(store, "efficiencyOnly"),
+    cluster: flag(store, "cluster"),
+  };
   return redisFromUrl(`${scheme}:${store.rest}`, options);
+}
+
+/** `postgres://[user:password@]host[:port]/database`, our parameters and those of the client library mixed. */
+async function postgres(store: StoreUrl, advisory = false): Promise<Driver> {
+  if (!store.rest.startsWith("//") || !URL.canParse(`postgres:${store.rest}`))
+    throw complaint(store, "an address: postgres://user@host:5432/database");
+  const { parsePostgresUrl, postgresClient } = await import("./postgres.ts");
+  const { url, options } = parsePostgresUrl(store.rest, store.query);
+  const drivers = await import("../drivers/postgres/index.ts");
+  const client = await postgresClient(url);
+  return advisory
+    ? drivers.postgresAdvisoryDriver(client, options)
+    : drivers.postgresDriver(client, options);
+}
+
+/** `redlock:redis://a,redis://b,redis://c`, with `?quorum=3` or `?efficiencyOnly=true`. */
+async function redlock(store: StoreUrl): Promise<Driver> {
+  refuseQuery(store, ["quorum", "efficiencyOnly"]);
+  const urls = store.rest.split(",");
+  if (!urls.every((url) => /^rediss?:\/\/[^/]/.test(url) && URL.canParse(url)))
+    throw complaint(store, "a list of servers: redlock:redis://a,redis://b,redis://c");
+  const asked = store.query.get("quorum");
+  const quorum = asked === null ? null : Number(asked);
+  if (quorum !== null && !Number.isInteger(quorum)) throw complaint(store, "a whole `quorum`");
+  const { redlockFromUrls } = await import("./redis.ts");
+  return redlockFromUrls(urls, { quorum, efficiencyOnly: flag(store, "efficiencyOnly") });
+}
+
+function flag(store: StoreUrl, name: string): boolean {
+  const value = store.query.get(name) ?? "false";
+  if (value !== "true" && value !== "false") throw complaint(store, `\`${name}=true\` or none`);
+  return value === "true";
 }
 
 /** Says which package to install when a driver's own import fails, instead of a stack from the module loader. */

@@ -17,16 +17,35 @@ export interface RedisUrlOptions {
  */
 export async function redisFromUrl(url: string, options: RedisUrlOptions): Promise<Driver> {
   const { redisDriver } = await import("../drivers/redis/index.ts");
-  const client =
-    (await installed(async () => byIoredis(url, options.cluster))) ??
-    (await installed(async () => byNodeRedis(url, options.cluster)));
-  if (client === undefined)
-    throw new BackendConfigError(
-      "redis: needs a client library: npm install ioredis (or: npm install redis)",
-      { operation: "open", outcome: "not-applied", cause: undefined },
-    );
   const { replicas, efficiencyOnly } = options;
-  return redisDriver(client, { replicas, efficiencyOnly });
+  return redisDriver(await clientFor("redis", url, options.cluster), { replicas, efficiencyOnly });
+}
+
+/**
+ * The driver for `redlock:` URLs, likewise.
+ * @throws BackendConfigError that says what to install
+ * @throws InvalidArgumentError for too few servers, or a quorum of half or less
+ */
+export async function redlockFromUrls(
+  urls: readonly string[],
+  options: { readonly quorum: number | null; readonly efficiencyOnly: boolean },
+): Promise<Driver> {
+  const { redlockDriver } = await import("../drivers/redlock/index.ts");
+  const clients: RedisClient[] = [];
+  for (const url of urls) clients.push(await clientFor("redlock", url, false));
+  const { quorum, efficiencyOnly } = options;
+  return redlockDriver(clients, { efficiencyOnly, ...(quorum === null ? {} : { quorum }) });
+}
+
+async function clientFor(scheme: string, url: string, cluster: boolean): Promise<RedisClient> {
+  const client =
+    (await installed(async () => byIoredis(url, cluster))) ??
+    (await installed(async () => byNodeRedis(url, cluster)));
+  if (client !== undefined) return client;
+  throw new BackendConfigError(
+    `${scheme}: needs a client library: npm install ioredis (or: npm install redis)`,
+    { operation: "open", outcome: "not-applied", cause: undefined },
+  );
 }
 
 async function installed(make: () => Promise<RedisClient>): Promise<RedisClient | undefined> {

@@ -48,6 +48,8 @@ export interface Declaration<C extends Capabilities = Capabilities> {
   readonly liveness: C["liveness"];
   readonly clock: C["clock"];
   readonly modes: readonly C["modes"][];
+  /** Why the driver has no other modes, where there is more to say than that it has not. */
+  readonly refusals?: Partial<Readonly<Record<Mode, string>>>;
   /** The shortest ttl that the store keeps, and the steps in which it counts, in milliseconds. */
   readonly ttl: { readonly minMs: number; readonly stepMs: number };
   readonly mints: Mints;

@@ -15,7 +15,8 @@ import type {
 import { checkName } from "./lock-name.ts";
 import { type AnyManagerOptions, ManagerEngine } from "./manager.ts";
 import { once } from "./once.ts";
-import { CALL_OPTIONS, checkOptions, parsePermits } from "./options.ts";
+import { CALL_OPTIONS, checkOptions } from "./option-names.ts";
+import { parsePermits } from "./option-values.ts";
 import { type Body, request } from "./requests.ts";
 import { check, resume } from "./transfer.ts";
 

@@ -18,6 +18,7 @@ export class DueQueue<T extends Due> {
   readonly #now: () => number;
   readonly #onDue: (items: T[]) => void;
   readonly #ref: boolean;
+  readonly #lookMs: number;
   readonly #buckets = new Map<number, Bucket<T>>();
   /** The tick whose bucket was emptied last, still there: what comes and goes within a millisecond finds it again. */
   #spare = -1;
@@ -26,12 +27,22 @@ export class DueQueue<T extends Due> {
   #timer: Timer | undefined;
   #armedFor = Infinity;
 
-  /** `onDue` gets what is due, never an empty list, and must not throw. With `ref` a queued item keeps the process alive. */
-  constructor(clock: Clock, now: () => number, onDue: (items: T[]) => void, ref = false) {
+  /**
+   * `onDue` gets what is due, never an empty list, and must not throw. With `ref` a queued item keeps the process alive.
+   * `lookMs`: while anything is queued, the queue's clock is looked at so often. Needed where it may run ahead of the
+   * clock of timers, which stands still while the host sleeps.
+   */
+  constructor(
+    clock: Clock,
+    now: () => number,
+    onDue: (items: T[]) => void,
+    { ref = false, lookMs = Infinity }: { readonly ref?: boolean; readonly lookMs?: number } = {},
+  ) {
     this.#clock = clock;
     this.#now = now;
     this.#onDue = onDue;
     this.#ref = ref;
+    this.#lookMs = lookMs;
   }
 
   /**
@@ -132,7 +143,7 @@ export class DueQueue<T extends Due> {
     this.#timer?.cancel();
     this.#armedFor = tick;
     this.#timer = this.#clock.timer(
-      tick - this.#now(),
+      Math.min(tick - this.#now(), this.#lookMs),
       () => {
         this.#timer = undefined;
         this.run();

@@ -1,6 +1,9 @@
 import type { Mode } from "./capabilities.ts";
+import { show } from "./duration.ts";
 import type { LostReason } from "./errors.ts";
+import { InvalidArgumentError } from "./errors.ts";
 import type { Holder } from "./holder.ts";
+import { oneOf } from "./option-values.ts";
 
 /** What every event says about its grant. `atMs` is Unix time, `monoMs` the host's monotonic clock. */
 interface Common {
@@ -53,6 +56,20 @@ export interface LockEvents {
 }
 
 export type LockEventName = keyof LockEvents;
+const NAMES: readonly LockEventName[] = Object.keys({
+  requested: 0,
+  acquired: 0,
+  releasing: 0,
+  released: 0,
+  renewed: 0,
+  lost: 0,
+  jeopardy: 0,
+  safe: 0,
+  waiting: 0,
+  revoked: 0,
+  refused: 0,
+} satisfies Record<LockEventName, 0>) as LockEventName[];
+
 export type LockEvent = {
   [N in LockEventName]: { readonly type: N } & LockEvents[N];
 }[LockEventName];
@@ -78,8 +95,14 @@ export class Events {
     this.#sinks = sinks;
   }
 
-  /** Adds a listener; the returned function removes it. */
+  /**
+   * Adds a listener; the returned function removes it.
+   * @throws InvalidArgumentError for an event that there is not: its listener would never be called
+   */
   on<N extends LockEventName>(name: N, listener: (event: LockEvents[N]) => void): () => void {
+    oneOf("event", name, NAMES);
+    if (typeof listener !== "function")
+      throw new InvalidArgumentError(`Expected a listener of "${name}", got ${show(listener)}.`);
     const listeners = this.#listeners.get(name) ?? new Set();
     // The same function may be added twice: each subscription is its own.
     const own: Listener = (event) => {

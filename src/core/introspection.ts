@@ -6,7 +6,7 @@ import { asBackendError } from "./link.ts";
 import type { HeldInfo, LockInfo, PendingInfo, QueryResult } from "./lock-manager.ts";
 import { checkName } from "./lock-name.ts";
 import type { ManagerEngine } from "./manager.ts";
-import { CALL_OPTIONS, checkOptions } from "./options.ts";
+import { CALL_OPTIONS, checkOptions } from "./option-names.ts";
 import { isId } from "./sequencer.ts";
 
 const MAX_PENDING = 1000;

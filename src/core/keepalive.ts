@@ -2,13 +2,16 @@ import { backoffMs } from "./backoff.ts";
 import type { Clock } from "./clock.ts";
 import type { Renewal } from "./driver.ts";
 import { DueQueue } from "./due-queue.ts";
-import { asDriverError, type Link } from "./link.ts";
+import { asDriverError, type Link, noAnswer } from "./link.ts";
 import type { Random } from "./random.ts";
 import type { Tenure } from "./tenure.ts";
 import type { HolderClock } from "./validity.ts";
 
 /** The most leases in one renewal request. */
 const MAX_BATCH = 500;
+
+/** A host that slept is noticed within this time of its waking: timers stood still, and leases may have ended. */
+const LOOK_MS = 1000;
 
 /** What the keepalive tells about a tenure. */
 export interface KeepaliveListener {
@@ -43,6 +46,7 @@ export class Keepalive {
       (due) => {
         this.#onDue(due);
       },
+      { lookMs: LOOK_MS },
     );
   }
 
@@ -159,10 +163,7 @@ export class Keepalive {
       .then((renewals) => {
         batch.forEach((tenure, i) => {
           tenure.renewing = undefined;
-          const renewal = renewals[i] ?? {
-            kind: "failed",
-            error: new Error("no answer for this lease"),
-          };
+          const renewal = known(renewals[i]);
           if (failure !== undefined && renewal.kind === "failed") failure.error = renewal.error;
           this.#settle(tenure, renewal, sentAt, refs[i]?.ttlMs ?? tenure.ttlMs);
         });
@@ -199,4 +200,12 @@ export class Keepalive {
     }
     this.schedule(tenure);
   }
+}
+
+/** What the port does not know is a failure: the lease may be there or not. */
+function known(renewal: Renewal | undefined): Renewal {
+  const kind = renewal?.kind;
+  if (renewal !== undefined && (kind === "renewed" || kind === "gone" || kind === "failed"))
+    return renewal;
+  return { kind: "failed", error: noAnswer(renewal) };
 }

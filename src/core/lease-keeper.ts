@@ -7,7 +7,7 @@ import type { LeaseInput, LeaseOutput } from "./lease-state.ts";
 import { asBackendError } from "./link.ts";
 import type { Keeper, LiveLease } from "./live-lease.ts";
 import type { ManagerEngine } from "./manager.ts";
-import { parseTtl } from "./options.ts";
+import { parseTtl } from "./option-values.ts";
 import type { ReturnOrder, ReturnOutcome } from "./returns.ts";
 import { scopeOf } from "./scope.ts";
 import { writeSequencer } from "./sequencer.ts";
@@ -125,13 +125,16 @@ export class LeaseKeeper implements Keeper {
   }
 
   #orderOf(tenure: Tenure, ref: GrantRef): ReturnOrder {
-    const { requestTimeoutMs } = tenure.terms;
+    const { requestTimeoutMs, lockDelayMs } = tenure.terms;
     tenure.returning ??= { late: tenure.late, maybeFreed: false, tries: 0 };
     return {
       ref,
       late: tenure.late,
       timeoutMs: requestTimeoutMs,
-      budgetMs: requestTimeoutMs,
+      // Time for a second try: where one reply was lost, it finds the record gone, and the release was ours. Whoever
+      // closes does not want to wait twice.
+      budgetMs: (this.#engine.closing ? 1 : 2) * requestTimeoutMs,
+      livesMs: ref.ttlMs + lockDelayMs,
       oursUntilMs: tenure.deadline - this.#engine.holderClock.sleptMs,
       progress: tenure.returning,
     };

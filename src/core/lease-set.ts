@@ -4,7 +4,7 @@ import type { LiveLease } from "./live-lease.ts";
 import type { AcquireOptions } from "./lock-manager.ts";
 import { compareNames } from "./lock-name.ts";
 import type { ManagerEngine } from "./manager.ts";
-import { CALL_OPTIONS } from "./options.ts";
+import { CALL_OPTIONS } from "./option-names.ts";
 
 /** All of several leases. */
 class LiveLeaseSet {

@@ -10,6 +10,7 @@ import {
   type Io,
 } from "./driver.ts";
 import { type Due, DueQueue } from "./due-queue.ts";
+import { show } from "./duration.ts";
 import {
   BackendConfigError,
   BackendError,
@@ -63,7 +64,8 @@ class Call<T> implements Io, Due {
         if (this.#settled) return;
         this.#settled = true;
         among.delete(this);
-        this.#step.answered(value);
+        if (value === undefined || value === null) this.#step.failed(noAnswer(value));
+        else this.#step.answered(value);
       },
       (error: unknown) => {
         if (this.#settled) return;
@@ -104,6 +106,11 @@ export function asDriverError(error: unknown): DriverError {
   return new DriverError("config", "unknown", "the driver failed in an unexpected way", {
     cause: error,
   });
+}
+
+/** An answer that the port does not know: a mistake in the driver, whatever happened at the backend. */
+export function noAnswer(answer: unknown): DriverError {
+  return new DriverError("config", "unknown", `the driver answered ${show(answer)}`);
 }
 
 /** A driver that throws instead of rejecting is heard all the same. */

@@ -10,8 +10,8 @@ import {
 import type { Holder } from "./holder.ts";
 import { asAcquireError } from "./link.ts";
 import type { LiveLease } from "./live-lease.ts";
-import { sameTerms, type Terms } from "./options.ts";
 import { Tenure } from "./tenure.ts";
+import { sameTerms, type Terms } from "./terms.ts";
 import { Ticket, type TicketOwner } from "./ticket.ts";
 import { NOTE_MS, Waiter, type WaiterOwner } from "./waiter.ts";
 
@@ -25,6 +25,8 @@ const SHARED_WINDOW = 64;
 const MAX_WAITERS = 10_000;
 /** A note about who holds a name may come so much early, with others. */
 const NOTE_SLACK_MS = 1000;
+/** Whoever is next is held up so long by a release that is not answered. */
+const RELEASE_MS = 250;
 /** How long a caller whose wait is over waits for its entry to be taken back. */
 const LEAVE_MS = 250;
 
@@ -42,6 +44,8 @@ export class NameQueue implements TicketOwner, WaiterOwner {
   #tenure: Tenure | undefined;
   /** Its release is under way: the head asks when it is through, or it would only be told to wait. */
   #releasing: Tenure | undefined;
+  /** `clock.mono()` until when it holds the head up; 0 before there was one. */
+  #releaseUntil = 0;
   #joinTimer: Timer | undefined;
 
   constructor(name: string, engine: Engine) {
@@ -71,14 +75,16 @@ export class NameQueue implements TicketOwner, WaiterOwner {
     resolve: (lease: LiveLease) => void,
     reject: (error: unknown) => void,
   ): void {
+    const { holderClock } = this.#engine;
+    const now = holderClock.now();
     if (this.#count >= MAX_WAITERS) {
       const facts = { operation: "acquire", outcome: "not-applied" } as const;
       const sentence = `${MAX_WAITERS} callers of this process wait for "${this.name}" already`;
-      reject(new BackendUnavailableError(sentence, facts));
+      const error = new BackendUnavailableError(sentence, facts);
+      this.#tellRefused(now - holderClock.sleptMs, error);
+      reject(error);
       return;
     }
-    const { holderClock } = this.#engine;
-    const now = holderClock.now();
     const waiter = new Waiter(this, terms, now - holderClock.sleptMs, signal, resolve, reject);
     this.#engine.hold.begin();
     this.#append(waiter);
@@ -124,6 +130,7 @@ export class NameQueue implements TicketOwner, WaiterOwner {
     if (tenure !== this.#tenure) return;
     this.#tenure = undefined;
     this.#releasing = tenure;
+    this.#releaseUntil = 0;
   }
 
   /** The tenure is gone: released, lost or exported. */
@@ -213,9 +220,16 @@ export class NameQueue implements TicketOwner, WaiterOwner {
 
   /** Starts asking for the waiters whose turn at the backend it is. `now`: a reading of the holder's clock. */
   #pump(now?: number): void {
-    if (this.#releasing !== undefined) return;
     const first = this.#head;
     if (first === undefined) return;
+    if (this.#releasing !== undefined) {
+      const mono = this.#engine.clock.mono();
+      if (this.#releaseUntil === 0) this.#releaseUntil = mono + RELEASE_MS;
+      if (mono < this.#releaseUntil) {
+        this.#pumpIn(RELEASE_MS);
+        return;
+      }
+    }
     const { mode, permits } = first.terms;
     const window = mode === "exclusive" ? 1 : mode === "shared" ? SHARED_WINDOW : permits;
     let asked = 0;
@@ -228,14 +242,18 @@ export class NameQueue implements TicketOwner, WaiterOwner {
       asked += 1;
       if (waiter.ticket !== undefined) continue;
       if (this.#expectsHandOff(waiter)) {
-        this.#joinTimer ??= this.#engine.clock.timer(HAND_OFF_MS, () => {
-          this.#joinTimer = undefined;
-          this.#pump();
-        });
+        this.#pumpIn(HAND_OFF_MS);
         return;
       }
       new Ticket(this.#engine, this, waiter).start(now);
     }
+  }
+
+  #pumpIn(ms: number): void {
+    this.#joinTimer ??= this.#engine.clock.timer(ms, () => {
+      this.#joinTimer = undefined;
+      this.#pump();
+    });
   }
 
   /** A waiter that will soon be served inside this process does not queue at the backend as well. */
@@ -298,7 +316,7 @@ export class NameQueue implements TicketOwner, WaiterOwner {
       const reachable = ticket?.failure === undefined;
       if (ticket !== undefined) await this.#within(reachable ? LEAVE_MS : 0, ticket.abandon());
     } finally {
-      this.#tellRefused(waiter, reason);
+      this.#tellRefused(waiter.startedAt, reason);
       waiter.reject(reason);
       this.#engine.hold.end();
       this.#pump();
@@ -310,21 +328,24 @@ export class NameQueue implements TicketOwner, WaiterOwner {
   #refuse(waiter: Waiter, reason: unknown): void {
     if (waiter.settled) return;
     this.#detach(waiter);
-    this.#tellRefused(waiter, reason);
+    this.#tellRefused(waiter.startedAt, reason);
     waiter.reject(reason);
     this.#engine.hold.end();
     this.#pump();
     this.#restIfEmpty();
   }
 
-  /** The waiter's ticket goes to the next one on the same terms; returned when there is none. */
+  /**
+   * The waiter's ticket goes to the next one on the same terms; returned when there is none. It never passes a waiter
+   * that has none of its own yet: its place at the backend would be before theirs.
+   */
   #passOn(waiter: Waiter, closing = false): Ticket | undefined {
     const { ticket } = waiter;
     waiter.ticket = undefined;
     if (ticket === undefined) return undefined;
     for (let heir = closing ? undefined : this.#head; heir !== undefined; heir = heir.next) {
-      if (heir === waiter || heir.ticket !== undefined || !sameTerms(heir.terms, ticket.terms))
-        continue;
+      if (heir === waiter || heir.ticket !== undefined) continue;
+      if (!sameTerms(heir.terms, ticket.terms)) break;
       heir.ticket = ticket;
       heir.holder ??= waiter.holder;
       ticket.waiter = heir;
@@ -370,9 +391,9 @@ export class NameQueue implements TicketOwner, WaiterOwner {
   }
 
   #timeoutOf(waiter: Waiter): unknown {
-    const failure = this.#asking(waiter)?.failure;
-    if (failure !== undefined && failure.kind !== "busy") return asAcquireError(failure);
     const waitedMs = this.#engine.clock.mono() - waiter.startedAt;
+    const outage = this.#asking(waiter)?.outage(waitedMs);
+    if (outage !== undefined) return asAcquireError(outage);
     const facts = { waitedMs, attempts: waiter.attempts, holder: this.#holderSeen(waiter) };
     return new AcquireTimeoutError(this.name, facts);
   }
@@ -381,14 +402,10 @@ export class NameQueue implements TicketOwner, WaiterOwner {
     return waiter.holder ?? this.#asking(waiter)?.waiter?.holder ?? this.holder;
   }
 
-  #tellRefused(waiter: Waiter, cause: unknown): void {
+  #tellRefused(startedAt: number, cause: unknown): void {
     const { events, clock } = this.#engine;
     if (events.wants("refused"))
-      events.emit("refused", {
-        ...this.#stamp(),
-        waitedMs: clock.mono() - waiter.startedAt,
-        cause,
-      });
+      events.emit("refused", { ...this.#stamp(), waitedMs: clock.mono() - startedAt, cause });
   }
 
   #stamp(): { name: string; atMs: number; monoMs: number } {

@@ -38,8 +38,12 @@ export function checkName(name: unknown, what = "lock name"): asserts name is st
     throw complaint('in Unicode normal form C (`name.normalize("NFC")`)');
 }
 
+/** What is the same when it is encoded: the usual name. */
+const PLAIN = /^[A-Za-z0-9._-]+$/;
+
 /** The one encoding of a name for all stores: everything but `[A-Za-z0-9._-]` percent-encoded, so that bytes sort. */
 export function encodeName(name: string): string {
+  if (PLAIN.test(name)) return name;
   return encodeURIComponent(name).replace(
     /[!'()*~]/g,
     (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`,

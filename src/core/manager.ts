@@ -14,12 +14,14 @@ import { NameQueue } from "./local-queue.ts";
 import type { AcquireOptions, ManagerOptions, Platform } from "./lock-manager.ts";
 import { checkName } from "./lock-name.ts";
 import type { Mac } from "./mac.ts";
-import { checkOptions, type Settings, settingsOf, type Terms, termsOf } from "./options.ts";
+import { checkOptions } from "./option-names.ts";
+import { type Settings, settingsOf } from "./options.ts";
 import { ProcessHold } from "./process-hold.ts";
 import type { Random } from "./random.ts";
 import { Returns } from "./returns.ts";
 import { Secrets } from "./secrets.ts";
 import type { GrantIds, Tenure } from "./tenure.ts";
+import { type Terms, termsOf } from "./terms.ts";
 import { HolderClock } from "./validity.ts";
 import { abortable, tryOnce } from "./waiting.ts";
 import { Wakes } from "./wakes.ts";
@@ -114,7 +116,7 @@ export class ManagerEngine implements Engine {
       (due) => {
         for (const place of due) place.onDue(this.clock.mono());
       },
-      true,
+      { ref: true },
     );
   }
 

@@ -5,9 +5,10 @@ import type { Holder } from "./holder.ts";
 import { LiveLease } from "./live-lease.ts";
 import type { OnceOptions, OnceResult } from "./lock-manager.ts";
 import type { ManagerEngine } from "./manager.ts";
-import { CALL_OPTIONS, checkOptions, type Terms, termsOf } from "./options.ts";
+import { CALL_OPTIONS, checkOptions } from "./option-names.ts";
 import { type Body, runBody } from "./requests.ts";
 import type { Tenure } from "./tenure.ts";
+import { type Terms, termsOf } from "./terms.ts";
 
 /** Runs a body unless somebody did within `keep`. The record of the run is a lease that outlives its holder. */
 export async function once(

@@ -7,8 +7,8 @@ import type { FencedLease } from "./lease.ts";
 import { LiveLease } from "./live-lease.ts";
 import type { AcquireOptions, GuardBinding, RequestExtras } from "./lock-manager.ts";
 import type { ManagerEngine, Nest } from "./manager.ts";
-import type { Terms } from "./options.ts";
-import { CALL_OPTIONS } from "./options.ts";
+import { CALL_OPTIONS } from "./option-names.ts";
+import type { Terms } from "./terms.ts";
 
 /** The options of any `request`. */
 type AnyRequestOptions = AcquireOptions<never> &
@@ -256,6 +256,8 @@ async function repair(
   tenure.queue.releasing(tenure);
   const returned = await engine.keeper.giveBack(tenure, highest);
   tenure.queue.ended(tenure);
+  // Found gone before its deadline: the holder hears of it, as of any loss.
+  if (returned.kind === "gone") lease.apply({ kind: "gone", reason: returned.reason });
   if (returned.kind !== "released") return null;
   lease.apply({ kind: "confirmed" });
   return await engine.acquire(lease.name, { ...terms, above: highest }, signal);

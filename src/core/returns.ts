@@ -1,7 +1,7 @@
 import { backoffMs } from "./backoff.ts";
 import type { Clock } from "./clock.ts";
 import type { Backend, DriverError, GoneReason, GrantRef, Io, Release } from "./driver.ts";
-import { asDriverError, type Link, type Step } from "./link.ts";
+import { asDriverError, type Link, noAnswer, type Step } from "./link.ts";
 import type { Random } from "./random.ts";
 
 /** How long a backend refuses late packets of a grant id that was given back: at least this. */
@@ -29,15 +29,15 @@ export interface ReturnOrder {
   /** An ask of this id may still be on its way. */
   readonly late: boolean;
   readonly timeoutMs: number;
-  /** How long the caller waits for an outcome. */
+  /** How long the caller waits for an outcome: until then a try that stayed unknown is followed by another. */
   readonly budgetMs: number;
+  /** After so long the backend forgets it by itself. */
+  readonly livesMs: number;
   /** `clock.mono()` until when the record was surely ours: a record that a retry finds gone was freed by the first try. */
   readonly oursUntilMs: number;
   /** What earlier orders for the same record came to. */
   readonly progress?: ReturnProgress;
 }
-
-const NO_ANSWER: Release = { kind: "failed", error: new Error("no answer for this release") };
 
 /**
  * Gives leases and queue entries back, and goes on in the background where an outcome stayed unknown. One conditional
@@ -112,10 +112,8 @@ export class Returns {
   }
 
   async #goOn(giving: Return): Promise<void> {
-    const { ref } = giving.order;
     this.#underWay += 1;
-    // After its ttl the backend forgets the record or the entry without us.
-    const until = this.#clock.mono() + ref.ttlMs + ref.lockDelayMs;
+    const until = this.#clock.mono() + giving.order.livesMs;
     while (this.#clock.mono() < until) {
       await this.#pause(backoffMs(this.#random, giving.progress.tries, 50, 2000), false);
       if (this.#stopped) break;
@@ -170,11 +168,22 @@ class Return implements Step<readonly Release[]> {
   }
 
   answered(releases: readonly Release[]): void {
-    const release = releases[0] ?? NO_ANSWER;
-    if (release.kind === "failed") this.failed(asDriverError(release.error));
-    // Gone on a retry: the first try freed it, provided that it was sent while the record was surely ours.
-    else if (release.kind === "gone" && this.progress.maybeFreed) this.hear({ kind: "released" });
-    else this.hear(release);
+    const release = releases[0];
+    switch (release?.kind) {
+      case "released":
+        this.hear(release);
+        break;
+      case "gone":
+        // On a retry: the first try freed it, provided that it was sent while the record was surely ours.
+        this.hear(this.progress.maybeFreed ? { kind: "released" } : release);
+        break;
+      case "failed":
+        this.failed(asDriverError(release.error));
+        break;
+      case undefined:
+      default:
+        this.failed(noAnswer(release));
+    }
   }
 
   failed(error: DriverError): void {

@@ -3,8 +3,8 @@ import type { Due } from "./due-queue.ts";
 import type { LiveLease } from "./live-lease.ts";
 import type { NameQueue } from "./local-queue.ts";
 import type { Keepalive } from "./lock-manager.ts";
-import type { Terms } from "./options.ts";
 import type { ReturnProgress } from "./returns.ts";
+import type { Terms } from "./terms.ts";
 import { marginMs } from "./validity.ts";
 
 /** The two ids of a grant: the secret, which only `export` shows (empty where nothing can be exported), and its public hash. */

@@ -1,16 +1,30 @@
 import { backoffMs } from "./backoff.ts";
 import type { Timer } from "./clock.ts";
-import type { Answer, Ask, Backend, Busy, DriverError, Granted, Io } from "./driver.ts";
+import {
+  type Answer,
+  type Ask,
+  type Backend,
+  type Busy,
+  DriverError,
+  type Granted,
+  type Io,
+} from "./driver.ts";
 import type { Engine } from "./engine.ts";
 import { decodeHolder } from "./holder.ts";
-import type { Step } from "./link.ts";
-import type { Terms } from "./options.ts";
+import { noAnswer, type Step } from "./link.ts";
 import type { ReturnOutcome } from "./returns.ts";
 import type { GrantIds } from "./tenure.ts";
+import type { Terms } from "./terms.ts";
 import type { Waiter } from "./waiter.ts";
 
 /** How long an acquire that was never answered goes on asking. */
 const OUTAGE_MS = 5000;
+
+/** An entry that its backend keeps for longer than this, or for ever, is not undone for longer. */
+const MAX_ENTRY_MS = 60_000;
+
+/** A store that is only busy with another writer is asked again for so long, even by one attempt. */
+export const BUSY_MS = 1000;
 
 /** What a ticket tells its queue. */
 export interface TicketOwner {
@@ -45,6 +59,8 @@ export class Ticket implements Step<Answer> {
   #seen: { readonly version: string; readonly since: number } | undefined;
   /** Failures, or unqueued busy answers, in a row. */
   #tries = 0;
+  /** How long the backend keeps its entry unheard: an entry that is undone must outlast that. */
+  #keepEntryMs = 0;
   /** Nobody waits on it any more. */
   #abandoned = false;
   #woken = false;
@@ -60,6 +76,20 @@ export class Ticket implements Step<Answer> {
     this.waiter = waiter;
     waiter.ticket = this;
     this.ids = engine.newIds();
+  }
+
+  /**
+   * What a wait of `waitedMs` that ends now was spent on, if not on a holder: a backend that is out of reach, that has
+   * not answered for most of it, or that another program kept busy all the time.
+   */
+  outage(waitedMs: number): DriverError | undefined {
+    const { failure } = this;
+    if (failure?.kind === "busy" && (this.#reached || waitedMs < BUSY_MS)) return undefined;
+    if (failure !== undefined || this.#reached) return failure;
+    const { clock, holderClock } = this.#engine;
+    const silentMs = Math.min(waitedMs, clock.mono() + holderClock.sleptMs - this.#sentAt);
+    if (silentMs <= waitedMs / 2) return undefined;
+    return new DriverError("timeout", "unknown", `no answer within ${Math.round(silentMs)} ms`);
   }
 
   /** The turn may have come: ask again. */
@@ -203,6 +233,8 @@ export class Ticket implements Step<Answer> {
         return null;
       case "busy":
         return this.#onBusy(answer);
+      default:
+        return this.#onFailure(noAnswer(answer));
     }
   }
 
@@ -234,6 +266,7 @@ export class Ticket implements Step<Answer> {
     if (observe !== undefined && observe.version !== this.#seen?.version)
       this.#seen = { version: observe.version, since: this.#engine.clock.mono() };
     if (answer.queued) {
+      this.#keepEntryMs = Math.min(answer.keepEntryMs, MAX_ENTRY_MS);
       this.#join = "kept";
       this.#tries = 0;
       return Math.max(1, Math.min(answer.askAgainMs, answer.keepEntryMs / 3));
@@ -267,6 +300,7 @@ export class Ticket implements Step<Answer> {
       late,
       timeoutMs: terms.requestTimeoutMs,
       budgetMs: terms.requestTimeoutMs,
+      livesMs: Math.max(terms.ttlMs, this.#keepEntryMs),
       oursUntilMs: Infinity,
     });
   }

@@ -5,9 +5,9 @@ import { decodeExport, type ExportedLease } from "./exported.ts";
 import { asBackendError, asDriverError } from "./link.ts";
 import type { LiveLease } from "./live-lease.ts";
 import type { ManagerEngine } from "./manager.ts";
-import type { Terms } from "./options.ts";
 import { readSequencer } from "./sequencer.ts";
 import { Tenure } from "./tenure.ts";
+import type { Terms } from "./terms.ts";
 
 /** How often a lost reply is asked for. */
 const TRIES = 3;
@@ -92,7 +92,14 @@ async function exchange(
 async function undo(engine: ManagerEngine, ask: Ask, timeoutMs: number): Promise<void> {
   const { name, mode, grantId, ttlMs } = ask;
   const ref = { name, mode, grantId, ttlMs, lockDelayMs: 0 };
-  await engine.returns.give({ ref, late: true, timeoutMs, budgetMs: 0, oursUntilMs: Infinity });
+  await engine.returns.give({
+    ref,
+    late: true,
+    timeoutMs,
+    budgetMs: 0,
+    livesMs: ttlMs,
+    oursUntilMs: Infinity,
+  });
 }
 
 /** Asks the backend whether the grant of a sequencer still stands. */

@@ -1,7 +1,7 @@
 import type { WaitingPlace } from "./engine.ts";
 import type { Holder } from "./holder.ts";
 import type { LiveLease } from "./live-lease.ts";
-import type { Terms } from "./options.ts";
+import type { Terms } from "./terms.ts";
 import type { Ticket } from "./ticket.ts";
 
 /** After so long, and every so long from then on, an event says who holds the name. */

@@ -3,14 +3,12 @@ import { type Answer, type Ask, DriverError } from "./driver.ts";
 import type { Engine } from "./engine.ts";
 import { ManagerClosedError, PermitMismatchError } from "./errors.ts";
 import { decodeHolder, type Holder } from "./holder.ts";
-import { asAcquireError, asDriverError } from "./link.ts";
+import { asAcquireError, asDriverError, noAnswer } from "./link.ts";
 import type { LiveLease } from "./live-lease.ts";
 import type { NameQueue } from "./local-queue.ts";
-import type { Terms } from "./options.ts";
 import { Tenure } from "./tenure.ts";
-
-/** A store that is only busy with another writer is asked again for so long, even by one attempt. */
-const BUSY_MS = 1000;
+import type { Terms } from "./terms.ts";
+import { BUSY_MS } from "./ticket.ts";
 
 /**
  * One attempt without a place in any queue: a lease, or who is in the way. It never overtakes waiters, neither those of
@@ -48,13 +46,18 @@ export async function tryOnce(
       const answer = await attempt(engine, ask, timeoutMs);
       if (!(answer instanceof DriverError)) {
         if (answer.kind !== "granted" && late) void giveBack(engine, ask, { timeoutMs, late });
-        if (answer.kind === "mismatch")
-          throw new PermitMismatchError(ask.name, terms.permits, answer.permits);
-        if (answer.kind !== "granted")
-          return {
-            holder:
-              answer.kind === "busy" && answer.holder !== null ? decodeHolder(answer.holder) : null,
-          };
+        switch (answer.kind) {
+          case "mismatch":
+            throw new PermitMismatchError(ask.name, terms.permits, answer.permits);
+          case "busy":
+            return { holder: answer.holder === null ? null : decodeHolder(answer.holder) };
+          case "vanished":
+            return { holder: null };
+          case "granted":
+            break;
+          default:
+            throw asAcquireError(noAnswer(answer));
+        }
         const tenure = new Tenure(queue, terms, {
           ids,
           granted: answer,
@@ -99,7 +102,14 @@ async function giveBack(
 ): Promise<void> {
   const { name, mode, grantId, ttlMs } = ask;
   const ref = { name, mode, grantId, ttlMs, lockDelayMs: 0 };
-  await engine.returns.give({ ref, late, timeoutMs, budgetMs: 0, oursUntilMs: Infinity });
+  await engine.returns.give({
+    ref,
+    late,
+    timeoutMs,
+    budgetMs: 0,
+    livesMs: ttlMs,
+    oursUntilMs: Infinity,
+  });
 }
 
 async function pause(engine: Engine, ms: number): Promise<void> {

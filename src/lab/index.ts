@@ -3,6 +3,7 @@
  * and a search for schedules that break it. Everything in here runs in virtual time and repeats itself from its seed.
  */
 import { InvalidArgumentError } from "../core/errors.ts";
+import { type RealStore, runReal, whyNotReal } from "./chaos/run-real.ts";
 import type { Verdict } from "./checkers/index.ts";
 import { decodeCase, encodeCase } from "./explore/replay-string.ts";
 import { type Case, runAgain, type Strategy, search } from "./explore/search.ts";
@@ -30,6 +31,10 @@ export function list(): readonly Scenario[] {
 export interface RunOptions {
   /** The first seed; 1 by default. */
   readonly seed?: number;
+  /** With real servers, processes and time; without names those that can run so here. */
+  readonly real?: boolean;
+  /** With `real`: which store Ringfence's arm uses. Redis by default. */
+  readonly store?: RealStore;
   readonly onResult?: (result: ScenarioResult) => void;
 }
 
@@ -39,9 +44,14 @@ export interface RunOptions {
  */
 export async function run(
   names: readonly string[] = [],
-  { seed = 1, onResult }: RunOptions = {},
+  { seed = 1, real = false, store = "redis", onResult }: RunOptions = {},
 ): Promise<readonly ScenarioResult[]> {
   const chosen = names.length === 0 ? SCENARIOS : names.map(scenarioOf);
+  if (real) {
+    const able =
+      names.length > 0 ? chosen : chosen.filter((each) => whyNotReal(each, store) === null);
+    return await runReal(able, { store, ...(onResult === undefined ? {} : { onResult }) });
+  }
   const results: ScenarioResult[] = [];
   for (const scenario of chosen) {
     const result = await runScenario(scenario, seed);

@@ -1,5 +1,6 @@
 import type { Ask, Backend, GrantRef, Io } from "../core/driver.ts";
 import { withoutTombstones } from "./scenarios/messages.ts";
+import type { Play } from "./scenarios/play.ts";
 import { arms, type Scenario } from "./scenarios/scenario.ts";
 import type { Stage } from "./scenarios/stage.ts";
 import type { Tamper } from "./servers/table.ts";
@@ -14,7 +15,7 @@ export interface Mutant {
 const RENEWED = { ttlMs: 6000, renews: true };
 
 /** A renewal of A hangs in the network until A's lease has lapsed; `then` goes on from there. */
-async function lateRenewal(s: Stage, then: (release: () => void) => Promise<void>): Promise<void> {
+async function lateRenewal(s: Play, then: (release: () => void) => Promise<void>): Promise<void> {
   await s.acquire("A", RENEWED);
   const release = s.hold("A", s.server, "renew");
   await s.after(7000);

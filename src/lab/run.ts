@@ -7,7 +7,7 @@ import { sealed } from "./sim/sealed.ts";
 import { World } from "./sim/world.ts";
 
 /** One arm of a scenario, run over its seeds: the worst run is kept. */
-interface ArmResult {
+export interface ArmResult {
   readonly arm: ArmName;
   /** The named property in the worst run. */
   readonly verdict: Verdict;
@@ -54,7 +54,12 @@ export async function playOnce(
   });
 }
 
-function judge({ property, check }: Scenario, history: History, stage: Stage): Verdict {
+/** What a run came to by the scenario's own property. `stage`: what had to come to an end, and what did not. */
+export function judge(
+  { property, check }: Scenario,
+  history: History,
+  stage: Pick<Stage, "demands" | "unfinished">,
+): Verdict {
   const [verdict] = checkAll(history, check, [property]);
   if (verdict === undefined) throw new RangeError(`No checker for ${property}.`);
   if (property !== "P8") return verdict;
@@ -96,9 +101,16 @@ async function runArm(scenario: Scenario, arm: ArmName, firstSeed: number): Prom
 
 /** Runs all arms of a scenario, each seed twice. */
 export async function runScenario(scenario: Scenario, firstSeed = 1): Promise<ScenarioResult> {
-  const results = new Map<ArmName, ArmResult>();
-  for (const arm of ARMS) results.set(arm, await runArm(scenario, arm, firstSeed));
-  const [naive, fence, ringfence] = ARMS.map((arm) => results.get(arm));
+  const results: ArmResult[] = [];
+  for (const arm of ARMS) results.push(await runArm(scenario, arm, firstSeed));
+  return scenarioResult(scenario, results);
+}
+
+/** The arms' results, in the order of `ARMS`, as the scenario's. */
+export function scenarioResult(
+  scenario: Scenario,
+  [naive, fence, ringfence]: readonly ArmResult[],
+): ScenarioResult {
   if (naive === undefined || fence === undefined || ringfence === undefined)
     throw new RangeError("An arm is missing.");
   return {

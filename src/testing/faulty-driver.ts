@@ -90,6 +90,7 @@ export class FaultyLink {
   readonly #waitingFor: CaughtStep[] = [];
   readonly #backends = new Set<Backend>();
   readonly #counts = new Map<StepKind, number>();
+  readonly #answers = new Map<StepKind, number>();
   #state: LinkState = "clear";
 
   /** `onGrant` hears of every granting answer, before anybody else does. */
@@ -117,6 +118,11 @@ export class FaultyLink {
     let sum = 0;
     for (const count of this.#counts.values()) sum += count;
     return sum;
+  }
+
+  /** How many steps of this kind the backend has answered, whether the answer came through or not. */
+  answers(kind: StepKind): number {
+    return this.#answers.get(kind) ?? 0;
   }
 
   /** The driver's own backends that were opened and not closed. */
@@ -165,8 +171,15 @@ export class FaultyLink {
     };
   }
 
-  async #step<T>(kind: StepKind, run: () => Promise<T>): Promise<T> {
+  async #step<T>(kind: StepKind, make: () => Promise<T>): Promise<T> {
     this.#counts.set(kind, this.count(kind) + 1);
+    const run = async (): Promise<T> => {
+      try {
+        return await make();
+      } finally {
+        this.#answers.set(kind, this.answers(kind) + 1);
+      }
+    };
     const caught = this.#catching(kind);
     if (caught !== undefined) {
       const answer = (await caught.meet(run)) as T;

@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { describe, expect, it } from "vitest";
 import { command } from "../fixtures/command.ts";
 import { OTHER_NODES, otherNode } from "../fixtures/other-node.ts";
-import { buildFirst, MAIN, place } from "./ringfence.ts";
+import { buildFirst, MAIN, place, ringfence, start, until } from "./ringfence.ts";
 
 buildFirst();
 const { env } = place();
@@ -49,3 +49,31 @@ describe.runIf(canUnshare)("as the first process of a container", () => {
     });
   }
 });
+
+/** Another time namespace on the same kernel: its monotonic clock is an hour ahead. */
+const AN_HOUR_AHEAD = ["--time", "--monotonic", "3600", "--boottime", "3600"];
+const canShiftTime = spawnSync("unshare", [...AN_HOUR_AHEAD, "true"]).status === 0;
+
+it.runIf(canShiftTime)(
+  "a run whose clock is an hour ahead is refused, and takes nobody's lock for expired (S53)",
+  async () => {
+    const holder = start(["run", "clocks", "--", "sh", "-c", "echo in; read line"], {
+      env,
+      hold: true,
+    });
+    await until(() => holder.stdout() !== "");
+    const words = ["run", "clocks", "-n", "--", "echo", "never"];
+    const stranger = await command(
+      "unshare",
+      [...AN_HOUR_AHEAD, process.execPath, MAIN, ...words],
+      {
+        env,
+      },
+    );
+    expect(stranger).toMatchObject({ code: 78, stdout: "" });
+    expect(stranger.stderr).toContain("another time namespace");
+    expect((await ringfence(["run", "clocks", "-n", "--", "true"], { env })).code).toBe(75);
+    holder.child.stdin?.end("go on\n");
+    expect((await holder.ended).code).toBe(0);
+  },
+);

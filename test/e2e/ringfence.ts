@@ -7,7 +7,7 @@ import { afterAll, beforeAll } from "vitest";
 const ROOT = resolve(import.meta.dirname, "../..");
 
 /** The built command: what users run. */
-export const MAIN: string = join(ROOT, "dist/cli/main.js");
+export const MAIN: string = join(ROOT, "dist/cli/main.cjs");
 
 /** Builds what these tests run, where it is out of date. Several files at once share one build. */
 export function buildFirst(): void {
@@ -74,20 +74,20 @@ afterAll(() => {
   for (const child of running) child.kill("SIGKILL");
 });
 
-/** Starts `ringfence` with these arguments. */
+/** Starts `ringfence` with these arguments. With `hold` its stdin stays open. */
 export function start(
   args: readonly string[],
-  options: SpawnOptions & { readonly input?: string } = {},
+  options: SpawnOptions & { readonly input?: string; readonly hold?: boolean } = {},
 ): Running {
   const startedMs = performance.now();
-  const { input, ...rest } = options;
+  const { input, hold = false, ...rest } = options;
   const child = spawn(process.execPath, [MAIN, ...args], { stdio: "pipe", ...rest });
   running.add(child);
   let [stdout, stderr] = ["", ""];
   child.stdout?.on("data", (chunk: Buffer) => (stdout += chunk.toString()));
   child.stderr?.on("data", (chunk: Buffer) => (stderr += chunk.toString()));
   child.stdin?.on("error", () => undefined);
-  child.stdin?.end(input ?? "");
+  if (!hold) child.stdin?.end(input ?? "");
   const ended = new Promise<Ended>((done, fail) => {
     child.on("error", fail);
     child.on("close", (code, signal) => {

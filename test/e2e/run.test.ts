@@ -53,7 +53,7 @@ describe("exit codes", () => {
   });
 
   it("is 78 for a store that this build cannot use, and shows no password", async () => {
-    const urls = ["etcd://u:hunter2@h:2379", "postgres://u:hunter2@h/db"];
+    const urls = ["etcd://u:hunter2@h:2379", "zookeeper://u:hunter2@h/db"];
     for (const url of urls) {
       const { code, stderr } = await run(["x", "--", "true"], { RINGFENCE_STORE: url });
       expect(code).toBe(78);

@@ -49,7 +49,7 @@ describe.each(["22", "24"] as const)("the command on Node %s", (major) => {
   const node = otherNode(major);
 
   it.skipIf(node === null)("tells its story to the end", async () => {
-    const { code, stdout } = await run(node ?? "", [join(ROOT, "dist/cli/main.js"), "demo"]);
+    const { code, stdout } = await run(node ?? "", [join(ROOT, "dist/cli/main.cjs"), "demo"]);
     expect(code).toBe(0);
     expect(stdout).toMatch(/rider 1 {2}writes its line +REFUSED: claimed by \d+ since/);
   });

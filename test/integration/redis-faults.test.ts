@@ -102,8 +102,9 @@ describeRedis("Redis under faults", () => {
       await server.restart();
       await manager.inspect("job");
       await new Promise((resolve) => setTimeout(resolve, 300));
-      expect(await server.command("KEYS", "*")).toBe("*0\r\n");
-      await (await manager.acquire("job")).release();
+      const { held, pending } = await manager.inspect("job");
+      expect([held, pending]).toEqual([[], []]);
+      await (await manager.acquire("job", { wait: 0 })).release();
     });
 
     it(`comes back by itself after the server was away (${library.name})`, async () => {
@@ -152,7 +153,8 @@ describeRedis("Redis under faults", () => {
       const begun = performance.now();
       await expect(open().acquire("job")).rejects.toThrow(BackendConfigError);
       await expect(open("wrong").acquire("job")).rejects.toThrow(/WRONGPASS/);
-      expect(performance.now() - begun).toBeLessThan(1000);
+      // An outage is waited out for five seconds.
+      expect(performance.now() - begun).toBeLessThan(4000);
       await (await open("secret").acquire("job")).release();
     });
 

@@ -5,7 +5,7 @@ import { type ClientLibrary, LIBRARIES } from "../fixtures/redis-clients.ts";
 import { describeRedis, RedisServer, stopAfter, until } from "../fixtures/redis-server.ts";
 import { TcpProxy } from "../fixtures/tcp-proxy.ts";
 
-const isScript = (data: string): boolean => data.includes("EVAL");
+const isScript = (data: string): boolean => /evalsha/i.test(data);
 
 /** A server that knows the scripts, a proxy before it, a manager through the proxy and one beside it. */
 async function world(library: ClientLibrary) {

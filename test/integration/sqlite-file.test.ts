@@ -40,7 +40,7 @@ it("makes the folder for its owner alone, and the file too", async () => {
   expect(left).toEqual(["locks.db"]);
 });
 
-it("a deleted file loses its holders at their next step, and later tokens still rise", async () => {
+it("a deleted file loses its holders at their next step, and later tokens still rise (S59)", async () => {
   const bench = new Bench();
   const one = await bench.open("p1");
   const before = (await one.attempt(ask("a", "g1"), io)) as Granted;
@@ -57,7 +57,7 @@ it("a deleted file loses its holders at their next step, and later tokens still 
   await bench.close();
 });
 
-it("a replaced file excludes by what the new one says", async () => {
+it("a replaced file excludes by what the new one says (S59)", async () => {
   const bench = new Bench();
   const [one, other] = [await bench.open("p1"), new Bench()];
   await one.attempt(ask("a", "g1"), io);

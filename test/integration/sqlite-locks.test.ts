@@ -5,7 +5,8 @@ import { MAX_TOKEN } from "../../src/core/fencing-token.ts";
 import { loadClient, SqliteClient } from "../../src/drivers/sqlite/client.ts";
 import { adopt } from "../../src/drivers/sqlite/identity.ts";
 import { statements } from "../../src/drivers/sqlite/sql.ts";
-import { ask, Bench, io, ref, SOAK } from "../fixtures/sqlite.ts";
+import { SOAK } from "../fixtures/soak.ts";
+import { ask, Bench, io, ref } from "../fixtures/sqlite.ts";
 
 const GRANTED = { kind: "granted" };
 

@@ -1,7 +1,8 @@
 import { chmodSync } from "node:fs";
 import { expect, it } from "vitest";
 import type { Answer, Granted } from "../../src/core/driver.ts";
-import { ask, newPath, ref, SOAK, Worker } from "../fixtures/sqlite.ts";
+import { SOAK } from "../fixtures/soak.ts";
+import { ask, newPath, ref, Worker } from "../fixtures/sqlite.ts";
 
 type Plain = Exclude<Answer, Granted> | (Granted & { tokens: { first: string } });
 
@@ -95,7 +96,7 @@ it("four contending processes all get their turn", async () => {
   expect(Math.min(...counts)).toBeGreaterThan(total / 4 / 2);
 }, 20_000);
 
-it("a process under another time namespace is refused, and one under another boot takes over a void file", async () => {
+it("a process under another time namespace is refused, and one under another boot takes over a void file (S53)", async () => {
   const path = newPath();
   const worker = await Worker.start({ path });
   await worker.call("attempt", ask("a", "g1"));

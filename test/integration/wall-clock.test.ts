@@ -3,7 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { canMoveWallClocks, WallClock, WallClockProcess } from "../fixtures/wall-clock.ts";
+import { canMoveWallClocks, compileShim, WallClock } from "../../src/lab/chaos/wall-clock.ts";
+import { WallClockProcess } from "../fixtures/wall-clock.ts";
 import type { WallClockSetup } from "../fixtures/wall-clock-worker.ts";
 import { bundle } from "../support/bundle.ts";
 
@@ -26,7 +27,7 @@ function start(setup: Partial<WallClockSetup>): WallClockProcess {
 describe.runIf(canMoveWallClocks())("a step of the wall clock under running processes", () => {
   beforeAll(async () => {
     folder = mkdtempSync(join(tmpdir(), "ringfence-wall-clock-"));
-    clock = new WallClock(folder);
+    clock = new WallClock(compileShim(folder), join(folder, "wall-clock.offset"));
     worker = await bundle("test/fixtures/wall-clock-worker.ts");
   }, 60_000);
   afterEach(async () => {

@@ -1,36 +1,41 @@
 import { expect, it } from "vitest";
 import { decodeCase, encodeCase } from "../../src/lab/explore/replay-string.ts";
 import { search } from "../../src/lab/explore/search.ts";
-import { coreSubject, SUBJECTS } from "../../src/lab/explore/subjects.ts";
+import { coreSubject, fileSubject, SUBJECTS } from "../../src/lab/explore/subjects.ts";
 import { explore, replay } from "../../src/lab/index.ts";
 import { seedOf } from "../../src/lab/sim/choices.ts";
+import { SOAK, size } from "../fixtures/soak.ts";
 
-const SOAK = process.env["RINGFENCE_SOAK"] === "1";
-
-// The soak runs the same thing over 100,000 schedules.
-it("no schedule breaks the production core over the memory driver", {
-  timeout: SOAK ? 8 * 3_600_000 : 30_000,
-}, async () => {
-  const { found, runs } = await search(coreSubject(), {
-    seed: 1,
-    runs: SOAK ? 100_000 : 60,
-    ...(SOAK ? {} : { budgetMs: 20_000 }),
-  });
-  expect(found === null ? "" : encodeCase({ ...found.case, picks: null })).toBe("");
-  expect(runs).toBeGreaterThan(10);
-});
+// The soak runs the same thing over 100,000 schedules, half of them on each store, each of them twice.
+it.each([coreSubject(), fileSubject()].map((subject) => [subject.name, subject] as const))(
+  "no schedule breaks the production core and driver (%s), and each repeats itself",
+  { timeout: SOAK ? 8 * 3_600_000 : 30_000 },
+  async (_name, subject) => {
+    const { found, runs } = await search(subject, {
+      seed: Number(process.env["RINGFENCE_SEED"] ?? 1),
+      runs: size(50, Number(process.env["RINGFENCE_RUNS"] ?? 50_000)),
+      twice: true,
+      ...(SOAK ? {} : { budgetMs: 20_000 }),
+    });
+    expect(found === null ? "" : encodeCase({ ...found.case, picks: null })).toBe("");
+    expect(runs).toBeGreaterThan(10);
+  },
+);
 
 it("a seed gives the same history twice, and with eight times as many turns between events", async () => {
   const { runCore } = await import("../../src/lab/explore/core-run.ts");
-  const { swarmOf } = await import("../../src/lab/explore/swarm.ts");
-  for (let seed = 1; seed <= 12; seed += 1) {
-    const swarm = swarmOf(seed);
-    const once = await runCore({ seed, swarm });
-    const again = await runCore({ seed, swarm });
-    const patient = await runCore({ seed, swarm, turns: 256 });
-    expect([seed, again.hash, patient.hash]).toEqual([seed, once.hash, once.hash]);
-    expect(once.sections).toBeGreaterThan(0);
-  }
+  const { FILE_TOLERATED, swarmOf } = await import("../../src/lab/explore/swarm.ts");
+  let sections = 0;
+  for (let seed = 1; seed <= 12; seed += 1)
+    for (const store of ["memory", "sqlite"] as const) {
+      const swarm = swarmOf(seed, store === "sqlite" ? FILE_TOLERATED : undefined);
+      const once = await runCore({ seed, swarm, store });
+      const again = await runCore({ seed, swarm, store });
+      const patient = await runCore({ seed, swarm, store, turns: 256 });
+      expect([seed, again.hash, patient.hash]).toEqual([seed, once.hash, once.hash]);
+      sections += once.sections;
+    }
+  expect(sections).toBeGreaterThan(100);
 });
 
 it.each([
@@ -90,7 +95,7 @@ it("a replay line comes back as it was, and a broken one is refused", () => {
 });
 
 it("subjects that are there to be broken say so", () => {
-  expect(SUBJECTS.filter(({ ours }) => ours).map(({ name }) => name)).toEqual(["core"]);
+  expect(SUBJECTS.filter(({ ours }) => ours).map(({ name }) => name)).toEqual(["core", "sqlite"]);
 });
 
 it("seeds of different texts differ", () => {

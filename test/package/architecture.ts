@@ -35,11 +35,12 @@ const PACKAGES: Record<string, readonly string[]> = {
   server: ["hono", "@hono/node-server", "zod", "prom-client"],
   "drivers/sqlite": ["libsql"],
   "guards/sqlite": ["libsql"],
-  connect: ["ioredis", "redis"],
+  "drivers/postgres": ["postgres"],
+  connect: ["ioredis", "redis", "pg", "postgres"],
 };
 
 /** Packages that a static import must not name: they are only loaded when they are needed. */
-const ON_DEMAND: readonly string[] = ["libsql", "ioredis", "redis"];
+const ON_DEMAND: readonly string[] = ["libsql", "ioredis", "redis", "pg", "postgres"];
 
 /** One import of a file, of any spelling. */
 interface Import {

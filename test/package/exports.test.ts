@@ -47,7 +47,7 @@ it("the library part needs no package: the command has one, SQLite's substitute 
   expect(Object.keys(dependencies)).toEqual(["commander"]);
   expect(Object.keys(optionalDependencies)).toEqual(["libsql"]);
   const peers = Object.keys(peerDependencies);
-  expect(peers).toEqual(["ioredis", "redis"]);
+  expect(peers).toEqual(["ioredis", "mysql2", "pg", "postgres", "redis"]);
   const meta = more.peerDependenciesMeta ?? {};
   expect(peers.filter((peer) => meta[peer]?.optional !== true)).toEqual([]);
 });

@@ -33,7 +33,17 @@ for (const file of readdirSync("src", { recursive: true }).map(String)) {
 }
 process.stdout.write("a compiler's words\\n");
 `;
-const MAIN = `import { readFileSync } from "node:fs";
+/** In place of the bundler: the command is the compiled file, which our own one would be made of. */
+const BUNDLER = `import { cpSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+export async function bundle(outDir, compiler) {
+  mkdirSync(outDir);
+  cpSync(join(compiler, "../main.js"), join(outDir, "main.cjs"));
+  for (const name of ["command-line.cjs", "command-line.cjs.code", "rider.cjs"])
+    writeFileSync(join(outDir, name), "");
+}
+`;
+const MAIN = `const { readFileSync } = require("node:fs");
 process.stdout.write(JSON.stringify({
   cwd: process.cwd(), argv: process.argv.slice(2), input: readFileSync(0, "utf8"), env: process.env.NODE_ENV,
 }));
@@ -55,6 +65,7 @@ beforeAll(() => {
   };
   write("compiler/package.json", { name: "typescript", version: "1.0.0" });
   write("compiler/bin/tsc", COMPILER);
+  write("scripts/bundle.mjs", BUNDLER);
   write("src/cli/main.ts", MAIN);
   write("tsconfig.base.json", {});
   write("tsconfig.build.json", {});

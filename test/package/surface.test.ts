@@ -236,6 +236,24 @@ it("ringfence/redis", () => {
   `);
 });
 
+it("ringfence/redlock", () => {
+  expect(all.get("./redlock")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "IoredisClient",
+        "NodeRedisClient",
+        "RedisClient",
+        "RedlockCapabilities",
+        "RedlockDriverOptions",
+        "RedlockEfficiencyCapabilities",
+      ],
+      "values": [
+        "redlockDriver",
+      ],
+    }
+  `);
+});
+
 it("ringfence/guards/file", () => {
   expect(all.get("./guards/file")).toMatchInlineSnapshot(`
     {
@@ -302,6 +320,7 @@ it("no subpath is left out above, and each really exports what its types say", a
     "./guards/s3",
     "./guards/dynamodb",
     "./redis",
+    "./redlock",
     "./testing",
   ]);
   for (const { subpath, code } of entries()) {

@@ -87,7 +87,7 @@ describe("a due queue", () => {
       clock,
       () => clock.mono(),
       () => undefined,
-      true,
+      { ref: true },
     );
     queue.set(item, clock.mono() + 1000);
     expect(clock.pendingRefs).toBe(1);

@@ -151,3 +151,39 @@ describe("a manager that is closed", () => {
     expect(world.clock.pendingRefs).toBe(0);
   });
 });
+
+describe("a driver that answers what the port does not know", () => {
+  it.each([undefined, null, {}, { kind: "perhaps" }, []])(
+    "is told as what it is, by every call, and leaves no rejection behind: %j",
+    async (answer) => {
+      const world = new World();
+      const manager = world.manager({ trustSettings: true }, async () => answer);
+      const calls = [
+        async () => manager.acquire("a"),
+        async () => manager.tryAcquire("a"),
+        async () => manager.acquire("a", { wait: 0 }),
+      ];
+      for (const call of calls)
+        expect(await world.clock.settle(rejection(call()))).toMatchObject({
+          code: "ERR_BACKEND_CONFIG",
+        });
+    },
+  );
+
+  it.each([undefined, null, {}, [], [{ kind: "perhaps" }]])(
+    "does not renew and does not release: %j",
+    async (answer) => {
+      const world = new World();
+      let odd = false;
+      const manager = world.manager({}, async (step, run) =>
+        odd && (step === "renew" || step === "release") ? answer : await run(),
+      );
+      const lease = await manager.acquire("a");
+      odd = true;
+      await world.clock.advance(500);
+      expect(lease.state).toBe("jeopardy");
+      expect(await rejection(lease.renew())).toMatchObject({ code: "ERR_BACKEND_CONFIG" });
+      expect(await world.clock.settle(lease.release())).toBe("unknown");
+    },
+  );
+});

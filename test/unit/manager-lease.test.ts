@@ -62,6 +62,34 @@ describe("a lease's deadline", () => {
     expect(lease.state).toBe("lost");
   });
 
+  it("is told within a second after the host woke, although timers stood still meanwhile", async () => {
+    const world = new World();
+    const manager = world.manager({ ttl: "1m" });
+    const told: number[] = [];
+    manager.on("lost", () => told.push(world.clock.mono()));
+    const lease = await manager.acquire("a");
+    await world.clock.advance(5000);
+    world.clock.suspend(600_000);
+    const woke = world.clock.mono();
+    await world.clock.advance(30_000);
+    expect(told).toHaveLength(1);
+    expect((told[0] ?? Infinity) - woke).toBeLessThanOrEqual(1000);
+    expect(lease.state).toBe("lost");
+  });
+
+  it("costs a process without a lease no timer, and one with a lease none that keeps it alive", async () => {
+    const world = new World();
+    const manager = world.manager({ ttl: "1h" });
+    const lease = await manager.acquire("a");
+    await world.clock.advance(10_000);
+    expect(world.clock.pendingRefs).toBe(0);
+    expect(world.clock.nextMs).toBeLessThanOrEqual(1000);
+    await lease.release();
+    // What is left over fires once, and finds nothing to do.
+    await world.clock.advance(6000);
+    expect(world.clock.nextMs ?? Infinity).toBeGreaterThan(60_000);
+  });
+
   it("stands a wall clock that jumps 10 minutes: one early renewal after a step forward, none after one back (S57)", async () => {
     const world = new World();
     const steps: string[] = [];
@@ -317,6 +345,21 @@ describe("release", () => {
     });
     const lease = await manager.acquire("a");
     expect(await world.clock.settle(lease.release())).toBe("released");
+  });
+
+  it("is released when a link that fell silent swallowed the first reply: a second try finds that out", async () => {
+    const world = new World();
+    let swallow = true;
+    const manager = world.manager({ ttl: 3000 }, async (step, run) => {
+      const answer = await run();
+      if (step !== "release" || !swallow) return answer;
+      swallow = false;
+      return await silence();
+    });
+    const lease = await manager.acquire("a");
+    const start = world.clock.mono();
+    expect(await world.clock.settle(lease.release())).toBe("released");
+    expect(world.clock.mono() - start).toBeLessThanOrEqual(1100);
   });
 
   it("is already lost when the first attempt finds no record of ours, before the deadline", async () => {

@@ -239,6 +239,21 @@ describe("a guard bound to a request", () => {
     expect((await world.manager().acquire("a")).token).toBeGreaterThan(future);
   });
 
+  it("tells the holder that its lease is lost when the release for a repair finds the record gone", async () => {
+    const world = new World();
+    const operator = world.manager();
+    const manager = world.manager({}, async (step, run) => {
+      if (step === "release") await operator.revoke("a", { reason: "test", now: true });
+      return await run();
+    });
+    const lost: unknown[] = [];
+    manager.on("lost", (event) => lost.push(event));
+    const { guard } = guardAt(BigInt(world.clock.wall()) * 1000n + 10n ** 12n);
+    const working = manager.request("a", { guard: { guard, db: {} } }, () => 1);
+    expect(await rejection(working)).toBeInstanceOf(StaleTokenError);
+    expect(lost).toMatchObject([{ name: "a", reason: "revoked" }]);
+  });
+
   it("does not repair twice, nor a refusal inside the body, nor for a holder that lost its lease", async () => {
     const world = new World();
     const manager = world.manager();

@@ -1,5 +1,5 @@
 /**
- * One rider, a process of its own: `rider.js <arm> <role> <locks file> <data file>`, with a channel to the story-teller.
+ * One rider, a process of its own: `rider.cjs <arm> <role> <locks file> <data file>`, with a channel to the story-teller.
  * The first rider stops itself between reading and acting, as a full disk, a debugger or a sleeping machine would stop
  * it; so no transaction of SQLite is ever open then. The story-teller wakes it.
  */
@@ -30,25 +30,30 @@ const manager = createLockManager(sqliteDriver(locksFile), {
   ttl: TTL_MS,
   holder: { label: role },
 });
-const parcel = await Parcel.open(dataFile);
-const lease = await manager.acquire(ORDER);
-await report({ what: "took", token: lease.token.toString(), takenOver: lease.takenOver });
-if (arm === "claim") {
-  await guard.claim(parcel.db, ORDER, lease);
-  await report({ what: "claimed" });
+void ride();
+
+/** One rider's part of the story, from the lock to the end of its process. */
+async function ride(): Promise<void> {
+  const parcel = await Parcel.open(dataFile);
+  const lease = await manager.acquire(ORDER);
+  await report({ what: "took", token: lease.token.toString(), takenOver: lease.takenOver });
+  if (arm === "claim") {
+    await guard.claim(parcel.db, ORDER, lease);
+    await report({ what: "claimed" });
+  }
+  const seen = arm === "no check" ? String(parcel.handovers()) : parcel.record();
+  await report({ what: "read", text: seen });
+  if (role === "rider 1") await stop();
+  else if (arm !== "no check") await told();
+  await report(act(parcel, seen, lease));
+  await lease.release();
+  await manager.close();
+  parcel.close();
+  process.disconnect();
 }
-const seen = arm === "no check" ? String(parcel.handovers()) : parcel.record();
-await report({ what: "read", text: seen });
-if (role === "rider 1") await stop();
-else if (arm !== "no check") await told();
-await report(act(lease));
-await lease.release();
-await manager.close();
-parcel.close();
-process.disconnect();
 
 /** Does what the rider came for, on what it read before. */
-function act(held: FencedLease): Report {
+function act(parcel: Parcel, seen: string, held: FencedLease): Report {
   const text = `${seen}${lineOf(role)}\n`;
   if (arm === "no check") {
     parcel.handOver(role);

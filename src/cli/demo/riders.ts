@@ -27,7 +27,7 @@ export class Rider {
     hear: (role: Role, report: Report) => void,
   ) {
     this.role = role;
-    const script = fileURLToPath(new URL("./rider.js", import.meta.url));
+    const script = fileURLToPath(new URL("./rider.cjs", import.meta.url));
     const args = [script, arm, role, join(folder, "locks.db"), join(folder, "shop.db")];
     const setpriv = findSetpriv();
     // A stopped process does not see that its story-teller was killed: the kernel has to end it.

@@ -30,7 +30,7 @@ export interface Address {
  */
 export interface Wire {
   /** Rejects with the server's error reply, or with whatever the library says when the connection ends. */
-  send(args: readonly string[]): Promise<unknown>;
+  send(args: readonly string[]): PromiseLike<unknown>;
   /** Several commands in one write: the reply or the error of each. */
   sendAll(batch: readonly (readonly string[])[]): Promise<readonly Outcome[]>;
   /** Once, before anything else: the connection is for messages only from then on. */

@@ -7,7 +7,7 @@ import {
   type Outcome,
   type Wire,
 } from "./client.ts";
-import { codeOf, LinkError } from "./errors.ts";
+import { bare, codeOf, LinkError } from "./errors.ts";
 import type { Statement } from "./scripts.ts";
 
 /** One run of a script. */
@@ -36,11 +36,12 @@ function hashOf({ text }: Statement): string {
   return hash;
 }
 
+/** In small letters: one library asks for them several times. */
 function command(call: Call, whole: boolean): string[] {
   const { statement, keys, args } = call;
   return whole
-    ? ["EVAL", statement.text, String(keys.length), ...keys, ...args]
-    : ["EVALSHA", hashOf(statement), String(keys.length), ...keys, ...args];
+    ? ["eval", statement.text, String(keys.length), ...keys, ...args]
+    : ["evalsha", hashOf(statement), String(keys.length), ...keys, ...args];
 }
 
 /**
@@ -70,20 +71,21 @@ export class Connection {
     return await this.#watched(dueAt, async () => this.#wire.send(args));
   }
 
-  /** One script; by its text where the server does not know it. */
-  async run(call: Call, dueAt: number): Promise<unknown> {
-    if (call.asking === true) {
-      const [outcome] = await this.runAll([call], dueAt);
-      if (outcome?.ok === true) return outcome.value;
-      throw outcome?.error;
-    }
-    try {
-      return await this.send(command(call, false), dueAt);
-    } catch (error) {
+  /** One script; by its text where the server does not know it. Not async: nearly every step takes this way. */
+  run(call: Call, dueAt: number): PromiseLike<unknown> {
+    if (call.asking === true) return this.#runAsking(call, dueAt);
+    return this.#watched(
+      dueAt,
+      () => this.#wire.send(command(call, false)),
       // Nothing was run, so sending it again cannot apply it twice.
-      if (codeOf(error) !== "NOSCRIPT") throw error;
-      return await this.send(command(call, true), dueAt);
-    }
+      () => this.#wire.send(command(call, true)),
+    );
+  }
+
+  async #runAsking(call: Call, dueAt: number): Promise<unknown> {
+    const [outcome] = await this.runAll([call], dueAt);
+    if (outcome?.ok === true) return outcome.value;
+    throw outcome?.error;
   }
 
   /** Several scripts in one write. Rejects only as a whole, with a LinkError. */
@@ -143,26 +145,42 @@ export class Connection {
       at += 1;
       if (reply === undefined || (!reply.ok && codeOf(reply.error) === undefined))
         return { ok: false, error: this.#lost(reply?.error) };
-      return reply;
+      return reply.ok ? reply : { ok: false, error: bare(reply.error) };
     });
   }
 
-  async #watched<T>(dueAt: number, send: () => Promise<T>): Promise<T> {
-    if (this.#ended !== undefined)
-      throw new LinkError("the connection to Redis has ended", { sent: false, cause: this.#ended });
-    return await new Promise<T>((resolve, reject) => {
+  /** Watches over what `send` sends; `unknown` sends it otherwise where the server does not know the script. */
+  #watched<T>(
+    dueAt: number,
+    send: () => PromiseLike<T>,
+    unknown?: () => PromiseLike<T>,
+  ): PromiseLike<T> {
+    return new Promise((resolve, reject) => {
+      if (this.#ended !== undefined) {
+        const facts = { sent: false, cause: this.#ended };
+        reject(new LinkError("the connection to Redis has ended", facts));
+        return;
+      }
       const pending = { dueAt, fail: reject };
       this.#pending.add(pending);
       if (dueAt < this.#watchAt) this.#watchUntil(dueAt);
+      const answered = (value: T): void => {
+        this.#settled(pending);
+        resolve(value);
+      };
+      const failed = (error: unknown): void => {
+        this.#settled(pending);
+        reject(codeOf(error) === undefined ? this.#lost(error) : bare(error));
+      };
       send().then(
-        (value) => {
-          this.#settled(pending);
-          resolve(value);
-        },
-        (error: unknown) => {
-          this.#settled(pending);
-          reject(codeOf(error) === undefined ? this.#lost(error) : (error as Error));
-        },
+        answered,
+        unknown === undefined
+          ? failed
+          : (error: unknown) => {
+              if (codeOf(error) === "NOSCRIPT" && this.#ended === undefined)
+                unknown().then(answered, failed);
+              else failed(error);
+            },
       );
     });
   }
@@ -205,6 +223,11 @@ export class Lane {
     this.#dialer = dialer;
     this.#clock = clock;
     this.#address = address;
+  }
+
+  /** The open connection, if there is one. */
+  get open(): Connection | undefined {
+    return this.#connection?.open === true ? this.#connection : undefined;
   }
 
   /**

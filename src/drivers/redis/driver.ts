@@ -4,6 +4,9 @@
  * - Layout: four keys a name under one hash tag (see `lua.ts`): the lock with the exclusive lease and the token counter,
  *   the queue, what takes room beside an exclusive lease, and a record for every grant id that waits, holds or is refused.
  * - The atomic step: one script. It reads the server's clock once, brings the name up to that moment, and writes.
+ * - The quick step (`quick.ts`) knows the lock key only. It takes a lock that has no lease, and gives back one whose lease is
+ *   this grant's, provided that the key says that there is nothing else: no queue, offers, tombstones, nor anybody who
+ *   vanished. Whatever makes one of those writes that mark in the same script; only a grant that finds none removes it.
  * - Exclusion: a grant is written only where the script saw no lease or lock-delay that runs, by that clock. A holder
  *   counts its ttl from before its request was sent, so it gives up before the server does.
  * - Tokens: max(last + 1, server's clock in µs), minted in the granting script; the counter stays for 7 days and
@@ -40,8 +43,9 @@ import { KeySpace } from "./keys.ts";
 import { listNames } from "./names.ts";
 import { type Checked, checkOptions, type RedisDriverOptions } from "./options.ts";
 import { probeServer } from "./probe.ts";
+import { Quick, whole } from "./quick.ts";
 import { NotReplicatedError } from "./replicas.ts";
-import { answerOf, exchangedOf, LETTERS, reasonOf, recordOf } from "./replies.ts";
+import { answerOf, exchangedOf, isAlone, LETTERS, reasonOf, recordOf } from "./replies.ts";
 import { ATTEMPT, EXCHANGE, INSPECT, RELEASE, RENEW, RENEW_ASIDE, REVOKE } from "./scripts.ts";
 import { ClusterServers, OneServer, type Servers } from "./servers.ts";
 import { Wakes } from "./wakes.ts";
@@ -129,6 +133,8 @@ class RedisBackend implements Backend {
   readonly #context: DriverContext;
   readonly #checked: Checked;
   readonly #keys: KeySpace;
+  /** `undefined` where grants wait for replicas, which takes longer than all that it saves. */
+  readonly #quick: Quick | undefined;
   readonly #channel: string;
   readonly #wakes: Wakes;
   /** Entries of this process in the queues: all are told to ask again when messages may have been lost. */
@@ -141,6 +147,11 @@ class RedisBackend implements Backend {
     this.#context = context;
     this.#checked = checked;
     this.#keys = new KeySpace(dialer.keyPrefix, context.namespace);
+    if (checked.needed === 0)
+      this.#quick = new Quick(servers, this.#keys, {
+        cluster: dialer.cluster,
+        fenced: this.#fenced,
+      });
     // One process may have several backends, and each is told only of its own entries.
     const own = Buffer.from(context.random.bytes(6)).toString("hex");
     this.#channel = this.#keys.channel(`${context.host.id}.${own}`);
@@ -161,6 +172,15 @@ class RedisBackend implements Backend {
 
   async attempt(ask: Ask, io: Io): Promise<Answer> {
     const dueAt = this.#dueAt(io);
+    if (this.#quick?.takes(ask) === true) {
+      try {
+        const granted = await this.#quick.take(ask, dueAt);
+        if (granted !== undefined) return granted;
+      } catch (error) {
+        throw asRedisError(error);
+      }
+      this.#quick.avoid(ask.name);
+    }
     if (ask.join !== "no" && !this.#wakes.ready) await this.#wakes.start(io.timeoutMs / 2);
     const call: Call = {
       statement: ATTEMPT,
@@ -169,8 +189,8 @@ class RedisBackend implements Backend {
         ask.grantId,
         LETTERS[ask.mode],
         String(ask.permits),
-        ms(ask.ttlMs),
-        ms(ask.lockDelayMs),
+        whole(ask.ttlMs),
+        whole(ask.lockDelayMs),
         ask.join,
         String(ask.tokens),
         ask.above === undefined ? "" : String(ask.above),
@@ -178,7 +198,9 @@ class RedisBackend implements Backend {
         ask.holder,
       ],
     };
-    const answer = answerOf(await this.#grant(call, ask, dueAt), this.#fenced);
+    const reply = await this.#grant(call, ask, dueAt);
+    if (isAlone(reply)) this.#quick?.retry(ask.name);
+    const answer = answerOf(reply, this.#fenced);
     if (answer.kind === "busy" && answer.queued) this.#queued.add(ask.grantId);
     else this.#queued.delete(ask.grantId);
     return answer;
@@ -210,6 +232,10 @@ class RedisBackend implements Backend {
     const [only] = grants;
     if (grants.length === 1 && only !== undefined) {
       try {
+        if (this.#quick?.givesBack(only) === true) {
+          if (await this.#quick.giveBack(only, dueAt)) return [RELEASED];
+          this.#quick.avoid(only.name);
+        }
         return [releaseOf(await this.#servers.run(this.#releasing(only), dueAt))];
       } catch (error) {
         return [{ kind: "failed", error: asRedisError(error) }];
@@ -244,8 +270,8 @@ class RedisBackend implements Backend {
       args: [
         from,
         ask.grantId,
-        ms(ask.ttlMs),
-        ms(ask.lockDelayMs),
+        whole(ask.ttlMs),
+        whole(ask.lockDelayMs),
         String(ask.tokens),
         ask.above === undefined ? "" : String(ask.above),
         ask.holder,
@@ -339,7 +365,7 @@ class RedisBackend implements Backend {
 
   #renewal({ name, grantId, ttlMs, lockDelayMs }: GrantRef, aside: boolean): Call {
     const keys = this.#keys.of(name);
-    const args = [grantId, ms(ttlMs), ms(lockDelayMs)];
+    const args = [grantId, whole(ttlMs), whole(lockDelayMs)];
     return aside
       ? { statement: RENEW_ASIDE, keys, args }
       : { statement: RENEW, keys: [keys[0]], args };
@@ -351,15 +377,12 @@ class RedisBackend implements Backend {
     return {
       statement: RELEASE,
       keys: this.#keys.of(name),
-      args: [grantId, ms(refuseLateMs ?? 0), raise],
+      args: [grantId, whole(refuseLateMs ?? 0), raise],
     };
   }
 }
 
-/** The server counts whole milliseconds: rounded up, since the holder counts what it asked for. */
-function ms(duration: number): string {
-  return String(Math.ceil(duration));
-}
+const RELEASED: Release = { kind: "released" };
 
 function renewalOf(outcome: Outcome | undefined, ttlMs: number): Renewal {
   if (outcome === undefined) return { kind: "failed", error: asRedisError(undefined) };
@@ -378,5 +401,5 @@ function renewalOf(outcome: Outcome | undefined, ttlMs: number): Renewal {
 
 function releaseOf(reply: unknown): Release {
   const [done, code] = reply as readonly [number, number];
-  return done === 1 ? { kind: "released" } : { kind: "gone", reason: reasonOf(code) };
+  return done === 1 ? RELEASED : { kind: "gone", reason: reasonOf(code) };
 }

@@ -47,6 +47,13 @@ export function codeOf(error: unknown): string | undefined {
   return /^([A-Z][A-Z0-9]+)(?: |$)/.exec(error.message)?.[1];
 }
 
+/** An error reply without the command that a library puts on it: whole scripts, and who holds a lock, in somebody's log. */
+export function bare(error: unknown): Error {
+  if (!(error instanceof Error)) return new Error("the Redis client rejected with no error");
+  if ("command" in error) delete error.command;
+  return error;
+}
+
 /** A driver's error from whatever the client, the connection or the server gave. */
 export function asRedisError(error: unknown): DriverError {
   if (error instanceof DriverError) return error;

@@ -64,12 +64,6 @@ function nothing(): void {
   // Errors are told by the promises of the calls and by the end of the connection.
 }
 
-/** Without the command that this library puts on errors: whole scripts, and who holds a lock, in somebody's log. */
-function bare(error: unknown): unknown {
-  if (error instanceof Error && "command" in error) delete error.command;
-  return error;
-}
-
 class IoredisWire implements Wire {
   readonly #redis: Redis;
   #corked = false;
@@ -78,14 +72,9 @@ class IoredisWire implements Wire {
     this.#redis = redis;
   }
 
-  async send(args: readonly string[]): Promise<unknown> {
+  send(args: readonly string[]): PromiseLike<unknown> {
     this.#gather();
-    const [command = "", ...rest] = args;
-    try {
-      return await this.#redis.call(command, ...rest);
-    } catch (error) {
-      throw bare(error);
-    }
+    return this.#redis.call(...(args as [string, ...string[]]));
   }
 
   /** This library writes each command by itself; those of one turn leave together. */
@@ -103,7 +92,7 @@ class IoredisWire implements Wire {
   async sendAll(batch: readonly (readonly string[])[]): Promise<readonly Outcome[]> {
     const replies = await this.#redis.pipeline(batch.map((args) => ["call", ...args])).exec();
     return (replies ?? []).map(([error, value]) =>
-      error === null ? { ok: true, value } : { ok: false, error: bare(error) },
+      error === null ? { ok: true, value } : { ok: false, error },
     );
   }
 

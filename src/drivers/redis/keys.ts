@@ -35,6 +35,11 @@ export class KeySpace {
     return [`${tag}l`, `${tag}q`, `${tag}c`, `${tag}r`];
   }
 
+  /** The first of them alone. */
+  lock(name: string): string {
+    return `${this.#base}${encodeName(name)}}:l`;
+  }
+
   /** The channel on which one process is woken. */
   channel(id: string): string {
     return `${this.#prefix}ringfence:wake:${encodeName(id)}`;

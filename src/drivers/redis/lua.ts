@@ -1,9 +1,10 @@
 /**
  * The Lua that the scripts share. What a name consists of, all under one hash tag:
  *
- * - `l`, hash, the lock: g = `id|end|lock-delay|ttl|first token|how many|took over|token before|since|holder`, the
- *   exclusive lease; last = the highest token minted; x = when this key ends; up = what token repair demanded; ab = the last
- *   exclusive holder never released; z = `q`, `c` or `r` may exist; m = what the occupants are; p = permits; a = arrivals; sw = when to sweep `r`
+ * - `l`, hash, the lock: g = `id|from|lock-delay|ttl|first token|how many|took over|token before|since|holder`, the
+ *   exclusive lease, which ends a ttl after `from`; last = the highest token minted; x = a week before this key ends; up = what token repair demanded; ab = the last
+ *   exclusive holder never released; z = there is more to look at: `up`, `ab`, `q`, `c` or `r`; m = what the occupants
+ *   are; p = permits; a = arrivals; sw = when to sweep `r`
  * - `q`, sorted set, live waiters by arrival
  * - `c`, sorted set, what takes room beside an exclusive lease: shared leases and permits, and offers; scored by their end
  * - `r`, hash, one record per grant id. `w|alive until|arrival|mode|ttl|offer until|channel|holder` waits, or died
@@ -30,23 +31,23 @@ local sole, ends, free, held = false, 0, 0, nil
 if v[1] then
   local id, e, d, y, f, n, k, b, s, who = string.match(v[1],
     '^([^|]*)|(%d+)|(%d+)|(%d+)|(%d+)|(%d+)|(%d)|(%d*)|(%d+)|(.*)$')
-  sole, ends, free = id, tonumber(e), tonumber(e) + tonumber(d)
+  sole, ends, free = id, e + y, e + y + d
   held = { id = id, delay = tonumber(d), ttl = tonumber(y), first = f, count = tonumber(n), over = tonumber(k),
     before = b, since = s, who = who }
 end
 local function hold(h, till, delay, ttl)
   sole, ends, free, held = h.id, till, till + delay, h
-  redis.call('HSET', L, 'g', string.format('%s|%.0f|%.0f|%.0f|%s|%d|%d|%s|%s|%s', h.id, till, delay, ttl, h.first,
+  redis.call('HSET', L, 'g', string.format('%s|%.0f|%.0f|%.0f|%s|%d|%d|%s|%s|%s', h.id, till - ttl, delay, ttl, h.first,
     h.count, h.over, h.before, h.since, h.who))
 end
 -- The counter outlives every lease that could still be believed in: 7 days, and twice the longest ttl. An hour more at
 -- a time, so that few steps must set it.
 local function lasting(ms)
-  local till = now + math.max(604800000, 2 * ms)
+  local till = now + math.max(0, 2 * ms - 604800000)
   if tonumber(v[3] or '0') >= till then return end
   v[3] = text(till + 3600000)
   redis.call('HSET', L, 'x', v[3])
-  redis.call('PEXPIREAT', L, v[3])
+  redis.call('PEXPIREAT', L, text(till + 608400000))
 end
 `;
 
@@ -83,7 +84,7 @@ local m, p = unpack(redis.call('HMGET', L, 'm', 'p'))
 local n = redis.call('ZCARD', C)
 p = tonumber(p or '0')
 
--- Once there is something aside, steps that see nothing but the lock key must be told to look.
+-- Once there is something aside, the quick step, which sees no other key, must be told to leave the name alone.
 local function aside()
   if v[6] then return end
   v[6] = '1'
@@ -125,6 +126,7 @@ local function settle()
   if sole and free <= now then
     redis.call('HDEL', L, 'g')
     redis.call('HSET', L, 'ab', 1)
+    aside()
     sole, v[5] = false, '1'
   end
   if n == 0 then return end

@@ -50,23 +50,34 @@ async function scan(
   page: { readonly prefix: string; readonly cursor?: string },
   dueAt: number,
 ): Promise<readonly string[]> {
-  const pattern = keys.pattern(page.prefix);
   const found = new Set<string>();
   for (const server of await servers.primaries(dueAt)) {
     const connection = await server.connection(dueAt);
-    let at = "0";
-    do {
-      const command = ["SCAN", at, "MATCH", pattern, "COUNT", "1000"];
-      const reply: unknown = await connection.send(command, dueAt);
-      if (!Array.isArray(reply)) throw new LinkError("SCAN gave no list", { sent: true });
-      const [next, page_] = reply as [string, readonly string[]];
-      at = next;
-      for (const key of page_) {
-        const encoded = keys.encodedNameIn(key);
-        if (encoded !== undefined && (page.cursor === undefined || encoded > page.cursor))
-          found.add(encoded);
-      }
-    } while (at !== "0");
+    for (const name of await scanServer(async (args) => connection.send(args, dueAt), keys, page))
+      found.add(name);
   }
   return [...found].sort();
+}
+
+/** The encoded names of one server that have a lock key, after the cursor. */
+export async function scanServer(
+  send: (args: readonly string[]) => Promise<unknown>,
+  keys: KeySpace,
+  page: { readonly prefix: string; readonly cursor?: string },
+): Promise<ReadonlySet<string>> {
+  const pattern = keys.pattern(page.prefix);
+  const found = new Set<string>();
+  let at = "0";
+  do {
+    const reply: unknown = await send(["SCAN", at, "MATCH", pattern, "COUNT", "1000"]);
+    if (!Array.isArray(reply)) throw new LinkError("SCAN gave no list", { sent: true });
+    const [next, names] = reply as [string, readonly string[]];
+    at = next;
+    for (const key of names) {
+      const encoded = keys.encodedNameIn(key);
+      if (encoded !== undefined && (page.cursor === undefined || encoded > page.cursor))
+        found.add(encoded);
+    }
+  } while (at !== "0");
+  return found;
 }

@@ -79,8 +79,8 @@ class NodeRedisWire implements Wire {
     this.#client = client;
   }
 
-  async send(args: readonly string[]): Promise<unknown> {
-    return await this.#client.sendCommand(args);
+  send(args: readonly string[]): PromiseLike<unknown> {
+    return this.#client.sendCommand(args);
   }
 
   async sendAll(batch: readonly (readonly string[])[]): Promise<readonly Outcome[]> {

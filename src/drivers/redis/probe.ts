@@ -1,6 +1,5 @@
 import type { Clock } from "../../core/clock.ts";
 import type { Finding } from "../../core/driver.ts";
-import type { Connection } from "./connection.ts";
 import { codeOf } from "./errors.ts";
 
 /** What the driver was told, and must therefore find. */
@@ -13,12 +12,17 @@ export interface Expected {
 
 type Facts = Readonly<Record<string, string>>;
 
+/** Sends a server one command. */
+interface Sender {
+  send(args: readonly string[], dueAt: number): Promise<unknown>;
+}
+
 /** How far apart the clocks may be before people are told; leases depend on rates, not on this. */
 const SKEW_WARN_MS = 1000;
 
 /** What one server is, as far as it says so. A server that refuses to tell is a warning, not an error. */
 export async function probeServer(
-  connection: Connection,
+  connection: Sender,
   clock: Clock,
   expected: Expected,
   dueAt: number,
@@ -47,7 +51,7 @@ export async function probeServer(
 
 /** The lines of INFO, or the pairs of CONFIG GET; `undefined` where this user may not ask. */
 async function read(
-  connection: Connection,
+  connection: Sender,
   command: readonly string[],
   dueAt: number,
 ): Promise<Facts | undefined> {
@@ -188,7 +192,7 @@ function replicas(facts: Facts, expected: Expected): Finding[] {
   ];
 }
 
-async function serverClock(connection: Connection, clock: Clock, dueAt: number): Promise<Finding> {
+async function serverClock(connection: Sender, clock: Clock, dueAt: number): Promise<Finding> {
   const before = clock.wall();
   const [seconds, micros] = (await connection.send(["TIME"], dueAt)) as readonly [string, string];
   const skew = Number(seconds) * 1000 + Number(micros) / 1000 - (before + clock.wall()) / 2;

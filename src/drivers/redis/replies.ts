@@ -18,7 +18,8 @@ export const LETTERS: Readonly<Record<Mode, string>> = {
 const MODES: Readonly<Record<string, Mode>> = { e: "exclusive", s: "shared", p: "permits" };
 const REASONS: readonly GoneReason[] = ["expired", "taken", "revoked"];
 
-type Cell = string | number;
+/** One part of a reply. */
+export type Cell = string | number;
 
 function tokenOf(text: unknown): bigint | null {
   return text === "" || text === undefined || text === null ? null : BigInt(text as string);
@@ -44,6 +45,30 @@ function grantedOf(reply: readonly Cell[], fenced: boolean): Granted {
     previousToken: fenced ? tokenOf(before) : null,
     ttlMs: Number(ttlMs),
   };
+}
+
+/** One grant of `quick`: the token of all of its grants, and the token before; `undefined` when it was not granted. */
+export function quicklyGranted(
+  token: Cell | undefined,
+  before: Cell | undefined,
+  ttlMs: number,
+  fenced: boolean,
+): Granted | undefined {
+  // A number says no; the token before is text.
+  if (typeof before !== "string") return undefined;
+  return {
+    kind: "granted",
+    tokens: fenced ? { first: BigInt(token ?? 0), count: 1 } : null,
+    takenOver: false,
+    previousToken: fenced && before !== "" ? BigInt(before) : null,
+    ttlMs,
+  };
+}
+
+/** `attempt` found that nothing is in the way of the next quick step. */
+export function isAlone(reply: unknown): boolean {
+  const cells = reply as readonly Cell[];
+  return cells[0] === 1 && cells[6] === 1;
 }
 
 /** The answer of `attempt`. @throws DriverError when no token is left */

@@ -7,35 +7,77 @@ export interface Statement {
 }
 
 /**
- * One acquisition, asked for the first time or again. Most find a name that is free and was used before: those take four
- * commands and return before the rest is set up.
+ * Gives back and takes exclusive leases of names that nobody else wants: what nearly every step is. It touches the lock
+ * key alone, and leaves a name alone at which there is more to look at: `release` or `attempt` does what it did not do.
+ * Each name is a step of its own that came in the same turn as the others. Times and tokens stay text of one length.
+ *
+ * KEYS: l of each name, those to give back first
+ * ARGV: how many are to be given back, the grant id of each of them; then for each that is to be taken: grant id,
+ *   `|lock-delay|ttl|`, holder; twice lock-delay and ttl are at most a week
+ * Returns {token, then for each key: 0 not done, 1 given back, the token before or ''}
+ */
+export const QUICK: Statement = {
+  name: "quick",
+  text: /* lua */ `
+local t = redis.call('TIME')
+local us = t[1] .. string.sub('00000' .. t[2], -6)
+local now = string.sub(us, 1, -4)
+local replies, back, at = { us }, tonumber(ARGV[1]), 2
+for i = 1, back do
+  local L, g = KEYS[i], ARGV[at] .. '|'
+  local v = redis.pcall('HMGET', L, 'g', 'z')
+  replies[i + 1], at = 0, at + 1
+  if v[1] and not v[2] and string.sub(v[1], 1, #g) == g then
+    local from, ttl = string.match(v[1], '^(%d+)|%d+|(%d+)', #g + 1)
+    if from + ttl > tonumber(now) then
+      redis.call('HDEL', L, 'g')
+      replies[i + 1] = 1
+    end
+  end
+end
+for i = back + 1, #KEYS do
+  local L = KEYS[i]
+  local v = redis.pcall('HMGET', L, 'g', 'z', 'last', 'x')
+  local last, x = v[3] or '', v[4]
+  if v[1] or v[2] or v.err or (last ~= '' and (#last ~= #us or last >= us)) then replies[i + 1] = 0
+  else
+    redis.call('HSET', L, 'g', ARGV[at] .. '|' .. now .. ARGV[at + 1] .. us .. '|1|0|' .. last .. '|' .. now .. '|' ..
+      ARGV[at + 2], 'last', us)
+    if not x or #x < #now or (#x == #now and x < now) then
+      x = string.format('%.0f', now + 3600000)
+      redis.call('HSET', L, 'x', x)
+      redis.call('PEXPIREAT', L, string.format('%.0f', x + 604800000))
+    end
+    replies[i + 1] = last
+  end
+  at = at + 3
+end
+return replies
+`,
+};
+
+/**
+ * One acquisition, asked for the first time or again.
  *
  * KEYS: l q c r
  * ARGV: grant id, mode (e s p), permits, ttl, lock-delay, join (no yes kept), tokens, above ('' or a token), channel,
  *   holder
- * Returns {1, first token or '', how many, took over, token before or '', ttl}, {0, queued, blocked by, holder, ask
- *   again in ms, keep entry for ms or -1}, {2} vanished, {3, permits} mismatch, {4} tokens used up
+ * Returns {1, first token or '', how many, took over, token before or '', ttl, 1 if there is no more to look at}, {0,
+ *   queued, blocked by, holder, ask again in ms, keep entry for ms or -1}, {2} vanished, {3, permits} mismatch, {4}
+ *   tokens used up
  */
 export const ATTEMPT: Statement = {
   name: "attempt",
   text: /* lua */ `${HEAD}
 local g, mode, ttl, delay, holder = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[10]
 local join, count = ARGV[6], tonumber(ARGV[7])
-if mode == 'e' and count == 1 and join ~= 'kept' and ARGV[8] == '' and not (v[1] or v[4] or v[5] or v[6]) then
-  local first, last = string.format('%.0f', us), v[2]
-  if tonumber(v[3] or '0') >= now + 604800000 + 2 * (ttl + delay) and last and #last == #first and last < first then
-    redis.call('HSET', L, 'g', string.format('%s|%.0f|%s|%s|%s|1|0|%s|%.0f|%s', g, now + ttl, ARGV[5], ARGV[4],
-      first, last, now, holder), 'last', first)
-    return {1, first, 1, 0, last, ttl}
-  end
-end
 ${LEASE}${TOKENS}
 local function renewed()
   hold(held, math.max(ends, now + ttl), delay, ttl)
   lasting(ttl + delay)
-  return {1, held.first, held.count, held.over, held.before, ttl}
+  return {1, held.first, held.count, held.over, held.before, ttl, 0}
 end
-local function exclusive()
+local function exclusive(alone)
   local first, top = mint(count, ARGV[8])
   if not first then return {4} end
   local over = ((sole and free <= now) or v[5]) and 1 or 0
@@ -43,17 +85,16 @@ local function exclusive()
   hold({ id = g, first = first, count = count, over = over, before = before, since = text(now), who = holder },
     now + ttl, delay, ttl)
   redis.call('HSET', L, 'last', top)
+  -- What was demanded is exceeded, and who never released is told of in the grant.
+  if v[4] or v[5] then redis.call('HDEL', L, 'up', 'ab') end
+  if alone and v[6] then redis.call('HDEL', L, 'z') end
   lasting(ttl + delay)
-  return {1, first, count, over, before, ttl}
+  return {1, first, count, over, before, ttl, alone and 1 or 0}
 end
--- Nothing aside, or nothing any more: then the short way is open again.
+-- Nothing aside, or nothing any more: then the quick step may do the next.
 if redis.call('EXISTS', Q, C, R) == 0 then
-  if v[6] then
-    redis.call('HDEL', L, 'z')
-    v[6] = false
-  end
   if sole == g and ends > now then return renewed() end
-  if mode == 'e' and join ~= 'kept' and (not sole or free <= now) then return exclusive() end
+  if mode == 'e' and join ~= 'kept' and (not sole or free <= now) then return exclusive(true) end
 end
 ${ASIDE}
 local buried = string.match(redis.call('HGET', R, g) or '', '^t|(%d+)')
@@ -97,7 +138,7 @@ local nobody = offers(g)
 local offered = w and redis.call('ZSCORE', C, g)
 if offered or (not w and nobody and room(mode)) then
   if w then leave(g) end
-  if mode == 'e' then return exclusive() end
+  if mode == 'e' then return exclusive(false) end
   local first, top = '', ''
   if mode == 's' then
     first, top = mint(1, ARGV[8])
@@ -214,16 +255,14 @@ export const RELEASE: Statement = {
   name: "release",
   text: /* lua */ `${HEAD}
 local g, late = ARGV[1], tonumber(ARGV[2])
-if late == 0 and ARGV[3] == '' and v[1] and not v[5] and not v[6] and string.sub(v[1], 1, #g + 1) == g .. '|' and
-    tonumber(string.match(v[1], '^%d+', #g + 2)) > now then
-  redis.call('HDEL', L, 'g')
-  return {1}
-end
 ${LEASE}${ASIDE}
 local function raise()
   if ARGV[3] == '' or #ARGV[3] > 19 then return end
   local up = v[4] or ''
-  if #ARGV[3] > #up or (#ARGV[3] == #up and ARGV[3] > up) then redis.call('HSET', L, 'up', ARGV[3]) end
+  if #ARGV[3] > #up or (#ARGV[3] == #up and ARGV[3] > up) then
+    aside()
+    redis.call('HSET', L, 'up', ARGV[3])
+  end
 end
 local mine = sole == g and ends > now
 settle()
@@ -231,7 +270,7 @@ local own, w = grant(g), waiter(g)
 local reason = why(g)
 local found = true
 if mine then
-  redis.call('HDEL', L, 'g', 'ab')
+  redis.call('HDEL', L, 'g')
   sole = false
   raise()
 elseif own and own.ends > now then
@@ -264,6 +303,7 @@ if sole == g and ends > now then
   if at_once or delay == 0 then
     redis.call('HDEL', L, 'g')
     redis.call('HSET', L, 'ab', 1)
+    aside()
     sole = false
   else hold(held, now, delay, ttl) end
   bury(g, math.max(ttl, 60000), true)

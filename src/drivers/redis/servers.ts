@@ -44,13 +44,14 @@ export class Server {
   }
 
   /** One call, not waited for by replicas. Rejects with an error reply or a LinkError. */
-  async run(call: Call, dueAt: number): Promise<unknown> {
-    try {
-      return await (await this.connection(dueAt)).run(call, dueAt);
-    } catch (error) {
-      this.#learn(error);
-      throw error;
-    }
+  run(call: Call, dueAt: number): PromiseLike<unknown> {
+    const running = this.#lanes.other.open?.run(call, dueAt) ?? this.#runOnNew(call, dueAt);
+    running.then(undefined, this.#learn);
+    return running;
+  }
+
+  async #runOnNew(call: Call, dueAt: number): Promise<unknown> {
+    return await (await this.connection(dueAt)).run(call, dueAt);
   }
 
   /** Several calls in one write; the outcome of each. Never rejects. */
@@ -78,17 +79,17 @@ export class Server {
   }
 
   /** A primary that became a replica stays connected: the next connection finds its successor. */
-  #learn(error: unknown): void {
+  readonly #learn = (error: unknown): void => {
     const code = codeOf(error);
     if (code !== "READONLY" && code !== "MASTERDOWN") return;
     for (const lane of Object.values(this.#lanes)) lane.retire();
-  }
+  };
 }
 
 /** All servers of one backend, and which of them has a key. */
 export interface Servers {
   /** Rejects with an error reply or a LinkError. */
-  run(call: Call, dueAt: number): Promise<unknown>;
+  run(call: Call, dueAt: number): PromiseLike<unknown>;
   runAll(calls: readonly Call[], purpose: Purpose, dueAt: number): Promise<readonly Outcome[]>;
   /** Those that have keys: one, or all primaries of a Cluster. */
   primaries(dueAt: number): Promise<readonly Server[]>;
@@ -105,8 +106,8 @@ export class OneServer implements Servers {
     this.#server = new Server(dialer, clock, null, rule);
   }
 
-  async run(call: Call, dueAt: number): Promise<unknown> {
-    return await this.#server.run(call, dueAt);
+  run(call: Call, dueAt: number): PromiseLike<unknown> {
+    return this.#server.run(call, dueAt);
   }
 
   async runAll(

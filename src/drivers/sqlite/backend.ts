@@ -14,10 +14,8 @@ import {
 } from "../../core/driver.ts";
 import { encodeName } from "../../core/lock-name.ts";
 import { attempt, exchange, grantIdle } from "./acquire.ts";
-import { Bells } from "./bells.ts";
 import { openTransaction } from "./client.ts";
 import { asDriverError } from "./errors.ts";
-import { fileIdentity } from "./file.ts";
 import { releaseAll, releaseSole, renewAll, renewSole, revoke } from "./give-back.ts";
 import { type Opened, openStore, type Source } from "./open-store.ts";
 import type { Settings } from "./options.ts";
@@ -25,6 +23,7 @@ import { findings } from "./probe.ts";
 import { listNames, recordOf } from "./records.ts";
 import { Step, type Store, TakenOverError } from "./step.ts";
 import { Sweeper } from "./sweep.ts";
+import type { Doorbells } from "./system.ts";
 
 const GONE = { kind: "gone", reason: "taken" } as const;
 
@@ -34,7 +33,7 @@ export class SqliteBackend implements Backend {
   readonly #settings: Settings;
   readonly #context: DriverContext;
   readonly #client: string;
-  readonly #bells: Bells | null;
+  readonly #bells: Doorbells | null;
   readonly #host: string;
   readonly #sweeper = new Sweeper();
   /** Single statements join a transaction that the user has open, unseen, where the client cannot tell of one. */
@@ -153,9 +152,9 @@ export class SqliteBackend implements Backend {
     this.#opened = null;
   }
 
-  #makeBells(database: string): Bells {
+  #makeBells(database: string): Doorbells {
     const { clock } = this.#context;
-    return new Bells({
+    return this.#source.system.bells({
       database,
       host: this.#host,
       wall: () => clock.wall(),
@@ -240,13 +239,11 @@ export class SqliteBackend implements Backend {
   #noticeReplaced(): void {
     const opened = this.#opened;
     if (opened?.path == null) return;
-    let now: string | null;
     try {
-      now = fileIdentity(opened.path);
+      if (this.#source.system.leadsTo(opened.path, opened.file)) return;
     } catch (error) {
       throw asDriverError(error, this.#label());
     }
-    if (now === opened.file) return;
     this.#replaced = true;
     this.#queued.clear();
     this.#bells?.rest();

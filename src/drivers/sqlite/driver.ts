@@ -24,7 +24,7 @@ import type { Backend, Driver, DriverContext } from "../../core/driver.ts";
 import { show } from "../../core/duration.ts";
 import { InvalidArgumentError } from "../../core/errors.ts";
 import { SqliteBackend } from "./backend.ts";
-import { loadClient, type SqliteDatabase } from "./client.ts";
+import type { SqliteDatabase } from "./client.ts";
 import { asDriverError, isBusy } from "./errors.ts";
 import { type Opened, openStore, type Source } from "./open-store.ts";
 import {
@@ -34,6 +34,7 @@ import {
   type SqliteDurableCapabilities,
   type SqliteOptions,
 } from "./options.ts";
+import { SYSTEM, type System } from "./system.ts";
 
 /** Tries to open a file that others are just making, and the longest pause between two. */
 const OPEN_TRIES = 40;
@@ -59,6 +60,15 @@ export function sqliteDriver(
   source: string | SqliteDatabase,
   options: SqliteOptions = {},
 ): Driver<SqliteCapabilities | SqliteDurableCapabilities> {
+  return sqliteDriverOn(SYSTEM, source, options);
+}
+
+/** `sqliteDriver` on a machine that may be a simulated one. */
+export function sqliteDriverOn(
+  system: System,
+  source: string | SqliteDatabase,
+  options: SqliteOptions = {},
+): Driver<SqliteCapabilities | SqliteDurableCapabilities> {
   const settings = checkOptions(options);
   // Resolved now: the process may change its folder before the first use.
   const target = typeof source === "string" ? resolve(checkPath(source)) : checkDb(source);
@@ -73,7 +83,7 @@ export function sqliteDriver(
     mints: "at-grant",
     transfer: "same-host",
     retains: "yes",
-    open: async (context) => await open(target, settings, context),
+    open: async (context) => await open(target, settings, context, system),
   };
 }
 
@@ -81,12 +91,13 @@ async function open(
   target: string | SqliteDatabase,
   settings: Settings,
   context: DriverContext,
+  system: System,
 ): Promise<Backend> {
   const handed = typeof target !== "string";
-  const loaded = handed && context.host.bootId !== null ? undefined : await loadClient();
+  const loaded = handed && context.host.bootId !== null ? undefined : await system.load();
   const source: Source = handed
-    ? { kind: "db", db: target, open: loaded?.open }
-    : { kind: "path", path: target, open: (loaded ?? (await loadClient())).open };
+    ? { kind: "db", db: target, open: loaded?.open, system }
+    : { kind: "path", path: target, open: (loaded ?? (await system.load())).open, system };
   const opened = await openPatiently(source, settings, context);
   return new SqliteBackend({
     source,

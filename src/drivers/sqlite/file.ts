@@ -20,6 +20,17 @@ export function fileIdentity(path: string): string | null {
   return found === undefined ? null : `${found.dev.toString()}:${found.ino.toString()}`;
 }
 
+/** Whether a path leads to the file of this identity (`null`: to none). Every step asks. */
+export function leadsTo(path: string, identity: string | null): boolean {
+  const found = statSync(path, { throwIfNoEntry: false });
+  if (found === undefined) return identity === null;
+  const { dev, ino } = found;
+  // Plain numbers cost a third less. One beyond 2^53 may be rounded, and then two files look like one.
+  if (!Number.isSafeInteger(dev) || !Number.isSafeInteger(ino))
+    return fileIdentity(path) === identity;
+  return `${dev}:${ino}` === identity;
+}
+
 /**
  * Makes the folder (mode 0700) and an empty file (mode 0600) where there are none. With `create: false` a missing file
  * is a config error.

@@ -257,8 +257,12 @@ export class LockStep {
     if (this.#slots(ask.mode) > 0) {
       const head = step.get(step.sql.head, { key: this.#key, now });
       const until = step.get(step.sql.offersEnd, { key: this.#key })?.until;
-      // The first of those ahead has its offer already.
-      const askAgainMs = askAgain(until ?? now, Math.max(0, ahead - 1));
+      // A reader waits for the writer before it, who has no offer before the last reader is gone. Else the first of those
+      // ahead has its offer already.
+      const askAgainMs =
+        ask.mode === "shared" && latest !== null
+          ? askAgain(Math.max(latest, until ?? now))
+          : askAgain(until ?? now, Math.max(0, ahead - 1));
       return { blockedBy: "queue", holder: head?.holder ?? null, askAgainMs };
     }
     const living = step.get(step.sql.shares, { key: this.#key, now });

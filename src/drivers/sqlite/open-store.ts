@@ -2,13 +2,14 @@
 import { type DriverContext, DriverError } from "../../core/driver.ts";
 import { encodeName } from "../../core/lock-name.ts";
 import { type NamedSql, type OpenDatabase, SqliteClient, type SqliteDatabase } from "./client.ts";
-import { fileIdentity, localFileSystem, prepareFile, type Sharing } from "./file.ts";
+import type { Sharing } from "./file.ts";
 import { adopt, identityOf, isLonely } from "./identity.ts";
 import type { Settings } from "./options.ts";
 import { ensureSchema } from "./schema.ts";
 import { refuseBesideSoleUser, takeSoleUse } from "./sole-user.ts";
 import { statements } from "./sql.ts";
 import { Store } from "./step.ts";
+import type { System } from "./system.ts";
 import type { Statements } from "./tables.ts";
 
 /** How long a step waits for another writer: it blocks the event loop meanwhile, and core asks again anyway. */
@@ -20,12 +21,18 @@ const WAL_LIMIT_BYTES = 4 * 1024 * 1024;
 
 /** What a driver works on. */
 export type Source =
-  | { readonly kind: "path"; readonly path: string; readonly open: OpenDatabase }
+  | {
+      readonly kind: "path";
+      readonly path: string;
+      readonly open: OpenDatabase;
+      readonly system: System;
+    }
   | {
       readonly kind: "db";
       readonly db: SqliteDatabase;
       /** To be had only where this process cannot read its boot id. */
       readonly open: OpenDatabase | undefined;
+      readonly system: System;
     };
 
 /** An open database, and what closes it. */
@@ -47,11 +54,11 @@ export function openStore(
   replaced: boolean,
 ): Opened {
   if (source.kind === "db") return openHanded(source, settings, context, replaced);
-  const { path, open } = source;
+  const { path, open, system } = source;
   for (let tries = 0; ; tries += 1) {
-    prepareFile(path, settings.autoCreate, encodeName(context.host.id));
-    const fileSystem = localFileSystem(path);
-    const file = fileIdentity(path);
+    system.prepareFile(path, settings.autoCreate, encodeName(context.host.id));
+    const fileSystem = system.localFileSystem(path);
+    const file = system.fileIdentity(path);
     const client = new SqliteClient(openFile(path, open), true);
     let giveBack: (() => void) | undefined;
     try {
@@ -60,7 +67,7 @@ export function openStore(
       const { sql, release } = takePossession(parts);
       giveBack = release;
       // On overlayfs the first write copies a file of a lower layer, which changes its inode: look again.
-      if (fileIdentity(path) === file || tries === 3) {
+      if (system.fileIdentity(path) === file || tries === 3) {
         client.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
         const store = makeStore(client, sql, context, replaced);
         const close = (): void => {
@@ -86,18 +93,18 @@ function openHanded(
   context: DriverContext,
   replaced: boolean,
 ): Opened {
-  const client = new SqliteClient(source.db, false);
+  const { db, open, system } = source;
+  const client = new SqliteClient(db, false);
   const path = databasePath(client);
   const fileSystem =
-    path === null ? { name: "memory", sharing: "local" as const } : localFileSystem(path);
+    path === null ? { name: "memory", sharing: "local" as const } : system.localFileSystem(path);
   if (settings.durability === "full") raiseDurability(client);
   const { sharing } = fileSystem;
-  const { open } = source;
   const { sql, release } = takePossession({ client, settings, context, path, open, sharing });
   return {
     store: makeStore(client, sql, context, replaced),
     path,
-    file: path === null ? null : fileIdentity(path),
+    file: path === null ? null : system.fileIdentity(path),
     fileSystem,
     close: () => {
       client.close();

@@ -32,6 +32,11 @@ export function statements(prefix: string): Statements {
 }
 
 const MAX = MAX_TOKEN.toString();
+/**
+ * A renewal never ends a lease sooner than it would have ended: whoever is stopped right after a step with a shorter ttl
+ * counts on the longer one until it has seen the answer.
+ */
+const LONGER = "expires = max(expires, :expires), wall_end = max(wall_end, :wallEnd)";
 
 function metaSql({ meta }: Tables): Part<"meta" | "tables" | "setIdentity"> {
   return {
@@ -85,7 +90,7 @@ WHERE key = :key AND grant_id = :grant AND state = 1 AND expires > :now AND ${id
     // args: key, grant, ttl, delay, expires, wallEnd, now, boot, clock. changes one row when the grant is held.
     renewSole: {
       name: "renewSole",
-      text: /* sql */ `UPDATE ${locks} SET ttl_ms = :ttl, delay_ms = :delay, expires = :expires, wall_end = :wallEnd
+      text: /* sql */ `UPDATE ${locks} SET ttl_ms = :ttl, delay_ms = :delay, ${LONGER}
 WHERE key = :key AND grant_id = :grant AND expires > :now AND ${identity}`,
     },
   };
@@ -175,7 +180,7 @@ VALUES (:key, :grant, :mode, :holder, :ttl, :delay, :expires, :wallEnd, :since, 
     // args: key, grant, ttl, delay, expires, wallEnd, now. changes one row when it is held.
     renewShare: {
       name: "renewShare",
-      text: `UPDATE ${shares} SET ttl_ms = :ttl, delay_ms = :delay, expires = :expires, wall_end = :wallEnd
+      text: `UPDATE ${shares} SET ttl_ms = :ttl, delay_ms = :delay, ${LONGER}
 WHERE ${one} AND expires > :now`,
     },
     // args: key, grant, now.

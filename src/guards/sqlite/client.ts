@@ -49,3 +49,20 @@ export function isNested(error: unknown): boolean {
 export function transactionOpen(db: SqliteConnection): boolean | undefined {
   return db.inTransaction ?? db.isTransaction;
 }
+
+const statements = new WeakMap<SqliteConnection, Map<string, SqliteStatement>>();
+
+/** A statement that is prepared once per connection: to prepare one costs more than to run it. */
+export function prepared(db: SqliteConnection, sql: string): SqliteStatement {
+  let known = statements.get(db);
+  if (known === undefined) {
+    known = new Map();
+    statements.set(db, known);
+  }
+  let statement = known.get(sql);
+  if (statement === undefined) {
+    statement = db.prepare(sql);
+    known.set(sql, statement);
+  }
+  return statement;
+}

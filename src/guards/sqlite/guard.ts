@@ -38,7 +38,7 @@ import { checkName } from "../../core/lock-name.ts";
 import { checkSyncBody, checkSyncResult } from "../../core/sync-body.ts";
 import { systemClock } from "../../runtime/system-clock.ts";
 import { systemMac } from "../../runtime/system-mac.ts";
-import { isBusy, type SqliteConnection, transactionOpen } from "./client.ts";
+import { isBusy, prepared, type SqliteConnection, transactionOpen } from "./client.ts";
 import {
   type ClaimFragment,
   type FenceColumns,
@@ -144,8 +144,8 @@ export function sqliteGuard(options: SqliteGuardOptions = {}): SqliteGuard {
       const time = purgeTime(before);
       return schema.immediate(db, unbound("purge"), () =>
         own("purge", () => {
-          db.prepare(sql.raiseOld).run(time);
-          return Number(db.prepare(sql.deleteOld).run(time).changes);
+          prepared(db, sql.raiseOld).run(time);
+          return Number(prepared(db, sql.deleteOld).run(time).changes);
         }),
       );
     },
@@ -227,7 +227,7 @@ function tokenOf(row: unknown): bigint | null {
 }
 
 function entryOf(db: SqliteConnection, sql: Statements, resource: string): Claim | null {
-  const row = db.prepare(sql.entry).all(resource)[0];
+  const row = prepared(db, sql.entry).all(resource)[0];
   if (row === undefined) return null;
   const { token, grantId, scope } = row as { token: string; grantId: string; scope: string };
   // An adopted entry may have token 0, which nobody can present.
@@ -235,24 +235,43 @@ function entryOf(db: SqliteConnection, sql: Statements, resource: string): Claim
 }
 
 function floorOf(db: SqliteConnection, sql: Statements, scope: string): bigint {
-  return tokenOf(db.prepare(sql.floor).all(scope)[0]) ?? 0n;
+  return tokenOf(prepared(db, sql.floor).all(scope)[0]) ?? 0n;
 }
 
 function install(db: SqliteConnection, sql: Statements, resource: string, claim: Claim): void {
   const { token, grantId, scope } = claim;
-  db.prepare(sql.install).run(resource, token.toString(), grantId, scope, systemClock.wall());
+  prepared(db, sql.install).run(resource, token.toString(), grantId, scope, systemClock.wall());
 }
 
+/** A refusal rolls back all of it, so that a list is claimed as a whole or not at all. */
 function claimAll(
   db: SqliteConnection,
   sql: Statements,
   list: readonly string[],
   mine: Presentation,
 ): void {
-  const floor = floorOf(db, sql, mine.scope);
-  for (const resource of list)
-    decideClaim(resource, { entry: entryOf(db, sql, resource), floor }, mine);
-  for (const resource of list) install(db, sql, resource, mine);
+  const { grantId, scope } = mine;
+  const token = mine.token.toString();
+  const claim = prepared(db, sql.claim);
+  for (const resource of list) {
+    const { changes } = claim.run(
+      token,
+      grantId,
+      systemClock.wall(),
+      resource,
+      scope,
+      token,
+      token,
+      grantId,
+    );
+    if (Number(changes) === 1) continue;
+    decideClaim(
+      resource,
+      { entry: entryOf(db, sql, resource), floor: floorOf(db, sql, scope) },
+      mine,
+    );
+    install(db, sql, resource, mine);
+  }
 }
 
 function verifyAll(
@@ -271,9 +290,13 @@ function verifyAll(
 }
 
 function verifyOne(db: SqliteConnection, sql: Statements, resource: string, mine: Claim): void {
-  const { changes } = db
-    .prepare(sql.touch)
-    .run(systemClock.wall(), resource, mine.token.toString(), mine.grantId, mine.scope);
+  const { changes } = prepared(db, sql.touch).run(
+    systemClock.wall(),
+    resource,
+    mine.token.toString(),
+    mine.grantId,
+    mine.scope,
+  );
   // Even an UPDATE without a row took the write lock: what we read now is what refused us.
   if (Number(changes) !== 1) decideVerify(resource, entryOf(db, sql, resource), mine);
 }
@@ -290,6 +313,6 @@ function adoptOne(
   };
   const move = decideAdoption(resource, standing, adoption);
   if (move === null) return;
-  if (move.leftFloor > 0n) db.prepare(sql.raise).run(adoption.from, move.leftFloor.toString());
+  if (move.leftFloor > 0n) prepared(db, sql.raise).run(adoption.from, move.leftFloor.toString());
   install(db, sql, resource, move.entry);
 }

@@ -23,6 +23,8 @@ export interface Statements {
   readonly entry: string;
   /** (scope) → token. */
   readonly floor: string;
+  /** (token, grantId, now, resource, scope, token, token, grantId): changes one row when the claim was installed over an entry. */
+  readonly claim: string;
   /** (resource, token, grantId, scope, now): writes the entry, whatever was there. */
   readonly install: string;
   /** (now, resource, token, grantId, scope): changes one row while the pair stands, none otherwise. */
@@ -65,6 +67,10 @@ WHERE type = 'table' AND name IN (${asText ?? ""}, ${floorsAsText ?? ""})`,
     entry: /* sql */ `
 SELECT CAST(token AS TEXT) AS token, grant_id AS grantId, scope FROM ${table} WHERE resource = ?`,
     floor: /* sql */ `SELECT CAST(token AS TEXT) AS token FROM ${floors} WHERE scope = ?`,
+    claim: /* sql */ `
+UPDATE ${table} SET token = CAST(? AS INTEGER), grant_id = ?, used_at_ms = CAST(? AS INTEGER)
+WHERE resource = ? AND scope = ?
+  AND (token < CAST(? AS INTEGER) OR (token = CAST(? AS INTEGER) AND grant_id = ?))`,
     install: /* sql */ `
 INSERT INTO ${table} (resource, token, grant_id, scope, used_at_ms)
 VALUES (?, CAST(? AS INTEGER), ?, ?, CAST(? AS INTEGER))

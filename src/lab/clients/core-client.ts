@@ -1,16 +1,33 @@
+import type { Capabilities, Mode } from "../../core/capabilities.ts";
 import { lockManagerFactory } from "../../core/create-lock-manager.ts";
-import type { Driver } from "../../core/driver.ts";
-import { AcquireTimeoutError, BackendError, RingfenceError } from "../../core/errors.ts";
-import type { FencedLease } from "../../core/lease.ts";
+import type { Driver, Host } from "../../core/driver.ts";
+import {
+  AcquireTimeoutError,
+  BackendError,
+  LeaseLostError,
+  RingfenceError,
+} from "../../core/errors.ts";
+import type { LeaseBase } from "../../core/lease.ts";
 import type { LockManager, ManagerOptions, Platform } from "../../core/lock-manager.ts";
-import type { MemoryCapabilities } from "../../drivers/memory/index.ts";
 import { systemMac } from "../../runtime/system-mac.ts";
-import type { SimProcess } from "../sim/process.ts";
-import type { World } from "../sim/world.ts";
-import type { Held, LockClient, LockTerms } from "./client.ts";
+import type { ClientProcess, ClientWorld, Held, LockClient, LockTerms } from "./client.ts";
 
-/** What a simulated process lends to a manager. */
-function platformOf(process: SimProcess): Platform {
+/** What the lab needs of a driver: tokens that rise, and every mode. */
+export interface LabCapabilities extends Capabilities {
+  readonly fencing: "volatile" | "durable";
+  readonly modes: Mode;
+}
+
+/** A process that a manager can run in. */
+export interface HostProcess extends ClientProcess {
+  readonly host: Host;
+}
+
+/** A lease of any mode; a token is there where it is exclusive. */
+type AnyLease = LeaseBase & { readonly token?: bigint };
+
+/** What a process of a scenario lends to a manager. */
+function platformOf(process: HostProcess): Platform {
   const { clock, random, host } = process;
   return {
     clock,
@@ -27,17 +44,17 @@ function platformOf(process: SimProcess): Platform {
   };
 }
 
-/** The production lock manager in a simulated process, with everything it tells its user written into the history. */
+/** The production lock manager in a process of a scenario, with everything it tells its user written into the history. */
 export class CoreClient implements LockClient {
-  readonly process: SimProcess;
-  readonly manager: LockManager<MemoryCapabilities>;
-  readonly #world: World;
-  readonly #leases = new Map<string, FencedLease>();
+  readonly process: HostProcess;
+  readonly manager: LockManager<LabCapabilities>;
+  readonly #world: ClientWorld;
+  readonly #leases = new Map<string, AnyLease>();
 
   constructor(
-    world: World,
-    process: SimProcess,
-    driver: Driver<MemoryCapabilities>,
+    world: ClientWorld,
+    process: HostProcess,
+    driver: Driver<LabCapabilities>,
     options: ManagerOptions<never> = {},
     create: ReturnType<typeof lockManagerFactory> = lockManagerFactory(() => platformOf(process)),
   ) {
@@ -63,32 +80,43 @@ export class CoreClient implements LockClient {
   }
 
   async acquire(lock: string, terms: LockTerms): Promise<CoreHeld | null> {
-    const { probe } = this.#world;
-    const op = probe.op();
-    const { ttlMs } = terms;
-    probe.ev(this.process, "invoke", "acquire", { op, lock, ttlMs });
-    try {
-      const lease = await this.manager.acquire(lock, {
-        ttl: ttlMs,
+    return await this.#take(lock, terms, async () =>
+      this.manager.acquire(lock, {
+        mode: terms.shared === true ? "shared" : "exclusive",
+        ttl: terms.ttlMs,
         wait: terms.waitMs ?? "forever",
         lockDelay: terms.lockDelayMs ?? 0,
         ...(terms.maxHoldMs === undefined ? {} : { maxHold: terms.maxHoldMs }),
         keepalive: terms.renews === true ? "auto" : "off",
-      });
+      }),
+    );
+  }
+
+  async resume(exported: string, lock: string, terms: LockTerms): Promise<CoreHeld | null> {
+    return await this.#take(lock, terms, async () => this.manager.resume(exported));
+  }
+
+  async #take(
+    lock: string,
+    { ttlMs, shared }: LockTerms,
+    take: () => Promise<AnyLease>,
+  ): Promise<CoreHeld | null> {
+    const { probe } = this.#world;
+    const op = probe.op();
+    const mode = shared === true ? ({ mode: "shared" } as const) : {};
+    probe.ev(this.process, "invoke", "acquire", { op, lock, ttlMs, ...mode });
+    try {
+      const lease = await take();
       const { grantId: grant, token } = lease;
       this.#leases.set(grant, lease);
-      probe.ev(this.process, "ok", "acquire", {
-        op,
-        lock,
-        grant,
-        token,
-        ttlMs,
-        remainingMs: lease.remainingMs(),
-      });
+      const remainingMs = lease.remainingMs();
+      const facts = { op, lock, grant, token, ttlMs, remainingMs, ...mode };
+      probe.ev(this.process, "ok", "acquire", facts);
       return new CoreHeld(this.#world, this, lease);
     } catch (error) {
       const surely =
         error instanceof AcquireTimeoutError ||
+        error instanceof LeaseLostError ||
         (error instanceof BackendError && error.outcome === "not-applied");
       const err = error instanceof Error ? error.message : String(error);
       probe.ev(this.process, surely ? "fail" : "info", "acquire", { op, lock, err });
@@ -96,18 +124,18 @@ export class CoreClient implements LockClient {
     }
   }
 
-  forget(lease: FencedLease): void {
+  forget(lease: AnyLease): void {
     this.#leases.delete(lease.grantId);
   }
 }
 
 /** A production lease in a scenario. */
 export class CoreHeld implements Held {
-  readonly lease: FencedLease;
-  readonly #world: World;
+  readonly lease: AnyLease;
+  readonly #world: ClientWorld;
   readonly #client: CoreClient;
 
-  constructor(world: World, client: CoreClient, lease: FencedLease) {
+  constructor(world: ClientWorld, client: CoreClient, lease: AnyLease) {
     this.#world = world;
     this.#client = client;
     this.lease = lease;
@@ -119,7 +147,7 @@ export class CoreHeld implements Held {
   get grant(): string {
     return this.lease.grantId;
   }
-  get token(): bigint {
+  get token(): bigint | undefined {
     return this.lease.token;
   }
   get scope(): string {
@@ -154,7 +182,12 @@ export class CoreHeld implements Held {
     probe.ev(process, k, "release", { ...facts, err: outcome });
   }
 
-  #facts(): { lock: string; grant: string; token: bigint } {
+  async handOver(): Promise<string> {
+    this.#client.forget(this.lease);
+    return await this.lease.export();
+  }
+
+  #facts(): { lock: string; grant: string; token: bigint | undefined } {
     return { lock: this.lock, grant: this.grant, token: this.token };
   }
 }

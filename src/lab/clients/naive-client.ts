@@ -1,7 +1,11 @@
-import type { RedisServer } from "../servers/redis.ts";
-import type { SimProcess } from "../sim/process.ts";
-import type { World } from "../sim/world.ts";
-import type { Held, LockClient, LockTerms } from "./client.ts";
+import type {
+  ClientProcess,
+  ClientWorld,
+  Held,
+  LockClient,
+  LockTerms,
+  RedisPort,
+} from "./client.ts";
 import { LATE, within } from "./within.ts";
 
 /** The habits of a hand-written Redis lock; the defaults are those of most articles. */
@@ -18,8 +22,12 @@ export interface NaiveHabits {
   readonly token?: boolean;
   /** Waits for so many replicas after taking it. */
   readonly replicas?: number;
-  /** `subscribe`: tries again only when told. */
-  readonly waits?: "poll" | "subscribe";
+  /** A hand-over passes the value on; `once`: it is exchanged for one of the new holder's, which works once. */
+  readonly handsOver?: "value" | "once";
+  /** Renewals wait for the replicas as well, else they do not count; times count from before the request. */
+  readonly careful?: boolean;
+  /** `subscribe`: tries again only when told, as everybody who waits is; `line`: the oldest alone is told. */
+  readonly waits?: "poll" | "subscribe" | "line";
   /** Asks again after so long without an answer. */
   readonly retryMs?: number;
   /** Then adopts what it finds to be its own, with a full ttl from then on; without this it is in its own way. */
@@ -28,18 +36,21 @@ export interface NaiveHabits {
   readonly retriesRelease?: boolean;
 }
 
+/** A renewal that the replicas did not acknowledge. */
+const UNCOPIED: unique symbol = Symbol("uncopied");
+
 /** A lock as people write it by hand on one Redis. It exists to fail where it should. */
 export class NaiveClient implements LockClient {
-  readonly process: SimProcess;
-  readonly #world: World;
-  readonly #redis: () => RedisServer;
+  readonly process: ClientProcess;
+  readonly #world: ClientWorld;
+  readonly #redis: () => RedisPort;
   readonly #habits: NaiveHabits;
   #count = 0;
 
   constructor(
-    world: World,
-    process: SimProcess,
-    redis: () => RedisServer,
+    world: ClientWorld,
+    process: ClientProcess,
+    redis: () => RedisPort,
     habits: NaiveHabits = {},
   ) {
     this.#world = world;
@@ -56,15 +67,21 @@ export class NaiveClient implements LockClient {
     const grant = `${process.name}${process.incarnation}-${this.#count}`;
     const { ttlMs, waitMs = Infinity } = terms;
     probe.ev(process, "invoke", "acquire", { op, lock, ttlMs });
-    const until = process.clock.mono() + waitMs;
-    const woken = this.#subscription(lock);
+    let sentAt = process.clock.mono();
+    const until = sentAt + waitMs;
+    const woken = this.#subscription(lock, grant);
+    let tries = 0;
     while (!(await this.#take(lock, grant, ttlMs + (terms.lockDelayMs ?? 0)))) {
       if (process.clock.mono() >= until) {
         probe.ev(process, "fail", "acquire", { op, lock });
         return null;
       }
+      tries += 1;
+      // From here on it is one of those who wait, whatever the server knows of them.
+      if (tries === 1) probe.ev(process, "event", "enqueue", { lock, grant });
       if (woken === null) await process.sleep(20 + 60 * process.random.unit());
       else await woken();
+      sentAt = process.clock.mono();
     }
     const token =
       this.#habits.token === true
@@ -72,17 +89,42 @@ export class NaiveClient implements LockClient {
         : undefined;
     if (this.#habits.replicas !== undefined)
       await this.#redis().wait(process, this.#habits.replicas, 1000);
+    const careful = this.#habits.careful === true ? { sentAt } : {};
+    return this.#hold(op, { lock, grant, token, ...careful }, terms);
+  }
+
+  /** Goes on under the value of another process, or under one that it is exchanged for. */
+  async resume(exported: string, lock: string, terms: LockTerms): Promise<NaiveHeld | null> {
+    const { probe } = this.#world;
+    const { process } = this;
+    const op = probe.op();
+    probe.ev(process, "invoke", "acquire", { op, lock, ttlMs: terms.ttlMs });
+    const [value = "", number = ""] = exported.split(" ");
+    const grant = `${value}@${process.name}`;
+    const token = number === "" ? undefined : BigInt(number);
+    if (this.#habits.handsOver !== "once")
+      return this.#hold(op, { lock, grant, token, value }, terms);
+    const args = [value, grant, terms.ttlMs];
+    const swapped = await this.#redis().call(process, ["EVAL", "compareAndSwap", [lock], args]);
+    if (swapped === 1) return this.#hold(op, { lock, grant, token }, terms);
+    probe.ev(process, "fail", "acquire", { op, lock });
+    return null;
+  }
+
+  #hold(op: number, facts: NaiveFacts, terms: LockTerms): NaiveHeld {
+    const { process } = this;
     const held = new NaiveHeld(
       { world: this.#world, process, redis: this.#redis, habits: this.#habits },
-      { lock, grant, token },
+      facts,
       terms,
     );
-    probe.ev(process, "ok", "acquire", {
+    const { lock, grant, token } = facts;
+    this.#world.probe.ev(process, "ok", "acquire", {
       op,
       lock,
       grant,
       token,
-      ttlMs,
+      ttlMs: terms.ttlMs,
       remainingMs: held.remainingMs(),
     });
     held.start();
@@ -112,24 +154,50 @@ export class NaiveClient implements LockClient {
   }
 
   /** What to wait for before the next try; `null`: the clock. */
-  #subscription(lock: string): (() => Promise<void>) | null {
-    if (this.#habits.waits !== "subscribe") return null;
+  #subscription(lock: string, grant: string): (() => Promise<void>) | null {
+    const { waits } = this.#habits;
+    if (waits === undefined || waits === "poll") return null;
     let wake: (() => void) | undefined;
-    this.#redis().subscribe(this.process, lock, () => {
-      wake?.();
-    });
+    const listen = (): void => {
+      this.#redis().subscribe(
+        this.process,
+        lock,
+        () => {
+          // Nobody waits any more.
+          if (wake === undefined) return;
+          this.#world.probe.ev(this.process, "event", "wakeup", { lock, grant });
+          wake();
+        },
+        waits === "line",
+      );
+    };
+    if (waits === "subscribe") listen();
     return async () => {
       await new Promise<void>((resolve) => {
-        wake = resolve;
+        wake = () => {
+          wake = undefined;
+          resolve();
+        };
+        if (waits === "line") listen();
       });
     };
   }
 }
 
+interface NaiveFacts {
+  readonly lock: string;
+  readonly grant: string;
+  readonly token: bigint | undefined;
+  /** What the lock's key holds, where that is not the grant. */
+  readonly value?: string;
+  /** What its ttl counts from, where that is not the answer. */
+  readonly sentAt?: number;
+}
+
 interface NaiveParts {
-  readonly world: World;
-  readonly process: SimProcess;
-  readonly redis: () => RedisServer;
+  readonly world: ClientWorld;
+  readonly process: ClientProcess;
+  readonly redis: () => RedisPort;
   readonly habits: NaiveHabits;
 }
 
@@ -141,20 +209,18 @@ export class NaiveHeld implements Held {
   readonly scope = "naive";
   readonly #parts: NaiveParts;
   readonly #terms: LockTerms;
+  readonly #value: string;
   #until = 0;
   #over = false;
 
-  constructor(
-    parts: NaiveParts,
-    facts: { readonly lock: string; readonly grant: string; readonly token: bigint | undefined },
-    terms: LockTerms,
-  ) {
+  constructor(parts: NaiveParts, facts: NaiveFacts, terms: LockTerms) {
     this.#parts = parts;
+    this.#value = facts.value ?? facts.grant;
     this.lock = facts.lock;
     this.grant = facts.grant;
     this.token = facts.token;
     this.#terms = terms;
-    this.#extend();
+    this.#extend(facts.sentAt);
   }
 
   start(): void {
@@ -179,12 +245,18 @@ export class NaiveHeld implements Held {
     this.#tell("invoke", "release", { op });
     const send = async (): Promise<unknown> =>
       habits.release === "compare-and-delete"
-        ? redis().call(process, ["EVAL", "compareAndDelete", [this.lock], [this.grant]])
+        ? redis().call(process, ["EVAL", "compareAndDelete", [this.lock], [this.#value]])
         : redis().call(process, ["DEL", this.lock]);
     let reply = await within(process, 500, send());
     if (reply === LATE && habits.retriesRelease === true)
       reply = await within(process, 500, send());
     this.#tell(reply === LATE ? "info" : reply === 1 ? "ok" : "fail", "release", { op });
+  }
+
+  async handOver(): Promise<string> {
+    this.#over = true;
+    this.#tell("invoke", "release", { op: this.#parts.world.probe.op() });
+    return await Promise.resolve(`${this.#value} ${this.token?.toString() ?? ""}`);
   }
 
   async #keepAlive(): Promise<void> {
@@ -193,15 +265,16 @@ export class NaiveHeld implements Held {
     for (;;) {
       await process.sleep(ttlMs / 3);
       if (this.#over) return;
+      const sentAt = this.#read();
       const reply = await within(process, ttlMs / 3, this.#renew());
       if (this.isOver()) return;
-      if (reply === LATE) continue;
+      if (reply === LATE || reply === UNCOPIED) continue;
       if (reply === null || reply === 0) {
         this.#over = true;
         this.#tell("event", "lost", {});
         return;
       }
-      this.#extend();
+      this.#extend(this.#parts.habits.careful === true ? sentAt : this.#read());
       this.#tell("ok", "renew", { remainingMs: this.remainingMs() });
     }
   }
@@ -213,21 +286,29 @@ export class NaiveHeld implements Held {
 
   async #renew(): Promise<unknown> {
     const { process, redis, habits } = this.#parts;
+    const reply = await this.#sendRenewal();
+    if (habits.careful !== true || reply !== 1) return reply;
+    const replicas = habits.replicas ?? 1;
+    return (await redis().wait(process, replicas, 1000)) >= replicas ? reply : UNCOPIED;
+  }
+
+  async #sendRenewal(): Promise<unknown> {
+    const { process, redis, habits } = this.#parts;
     const { ttlMs } = this.#terms;
     if (habits.renew === "set")
-      return await redis().call(process, ["SET", this.lock, this.grant, "PX", ttlMs]);
+      return await redis().call(process, ["SET", this.lock, this.#value, "PX", ttlMs]);
     if (habits.renew === "compare-and-expire")
       return await redis().call(process, [
         "EVAL",
         "compareAndExpire",
         [this.lock],
-        [this.grant, ttlMs],
+        [this.#value, ttlMs],
       ]);
     return await redis().call(process, ["PEXPIRE", this.lock, ttlMs]);
   }
 
-  #extend(): void {
-    this.#until = this.#read() + this.#terms.ttlMs;
+  #extend(from = this.#read()): void {
+    this.#until = from + this.#terms.ttlMs;
   }
 
   #read(): number {

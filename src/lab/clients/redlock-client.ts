@@ -1,7 +1,11 @@
-import type { RedisServer } from "../servers/redis.ts";
-import type { SimProcess } from "../sim/process.ts";
-import type { World } from "../sim/world.ts";
-import type { Held, LockClient, LockTerms } from "./client.ts";
+import type {
+  ClientProcess,
+  ClientWorld,
+  Held,
+  LockClient,
+  LockTerms,
+  RedisPort,
+} from "./client.ts";
 import { LATE, within } from "./within.ts";
 
 /** How a lock over several Redis servers goes about it. */
@@ -21,16 +25,16 @@ export interface RedlockHabits {
 
 /** A lock that is held while a quorum of independent servers agree. */
 export class RedlockClient implements LockClient {
-  readonly process: SimProcess;
-  readonly #world: World;
-  readonly #nodes: readonly RedisServer[];
+  readonly process: ClientProcess;
+  readonly #world: ClientWorld;
+  readonly #nodes: readonly RedisPort[];
   readonly #habits: RedlockHabits;
   #count = 0;
 
   constructor(
-    world: World,
-    process: SimProcess,
-    nodes: readonly RedisServer[],
+    world: ClientWorld,
+    process: ClientProcess,
+    nodes: readonly RedisPort[],
     habits: RedlockHabits,
   ) {
     this.#world = world;
@@ -125,7 +129,7 @@ export class RedlockClient implements LockClient {
 
   async #all(
     timeoutMs: number,
-    work: (node: RedisServer, i: number) => Promise<unknown>,
+    work: (node: RedisPort, i: number) => Promise<unknown>,
   ): Promise<unknown[]> {
     return await Promise.all(
       this.#nodes.map(async (node, i) => {
@@ -141,12 +145,12 @@ class RedlockHeld implements Held {
   readonly grant: string;
   readonly token: bigint;
   readonly scope = "redlock";
-  readonly #world: World;
+  readonly #world: ClientWorld;
   readonly #client: RedlockClient;
   #until: number;
 
   constructor(
-    world: World,
+    world: ClientWorld,
     client: RedlockClient,
     facts: { lock: string; grant: string; token: bigint },
     until: number,

@@ -1,11 +1,11 @@
-import type { SimProcess } from "../sim/process.ts";
+import type { ClientProcess } from "./client.ts";
 
 /** No answer came in time. */
 export const LATE: unique symbol = Symbol("late");
 
 /** The work's result, or `LATE` when it takes longer than `ms` of the process's clock; the work goes on. */
 export async function within<T>(
-  process: SimProcess,
+  process: Pick<ClientProcess, "clock">,
   ms: number,
   work: Promise<T>,
 ): Promise<T | typeof LATE> {

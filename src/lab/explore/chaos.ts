@@ -11,6 +11,8 @@ export interface Targets {
   /** Starts a killed client's successor. */
   restart(client: string): void;
   restartServer(server: string, memory: "kept" | "lost"): void;
+  /** Takes the power from the host that all clients share. */
+  powerOff(): void;
 }
 
 /** Asks the choices every so often whether something goes wrong, to whom, and for how long. */
@@ -108,12 +110,10 @@ export class Chaos {
         return;
       }
       case "suspend": {
-        const { incarnation, machine } = world.process(client);
-        if (machine.sleeps) return;
+        if (world.process(client).machine.sleeps) return;
         world.suspend(client);
         this.#later(ms, () => {
-          if (world.process(client).incarnation === incarnation) world.unsuspend(client);
-          else machine.wake();
+          world.unsuspend(client);
         });
         return;
       }
@@ -121,10 +121,16 @@ export class Chaos {
       case "step server": {
         const whom = kind === "step client" ? client : server;
         // A wall clock that was set back by what a sleep took hides that sleep from a holder: docs/lab.md, "Limits".
-        const forward = this.#howLong.among(2) === 0 || this.#swarm.faults.suspend !== undefined;
+        // After a power loss tokens rise by the wall clock alone.
+        const { suspend, "power loss": powerLoss } = this.#swarm.faults;
+        const forward =
+          this.#howLong.among(2) === 0 || suspend !== undefined || powerLoss !== undefined;
         world.step(whom, forward ? ms : -ms);
         return;
       }
+      case "power loss":
+        this.#targets.powerOff();
+        return;
       case "drift":
         // Within the margin that the protocol allows: 1 %.
         world.drift(client, this.#howLong.among(2) === 0 ? 0.996 : 1.004);

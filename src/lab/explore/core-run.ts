@@ -1,11 +1,13 @@
 import { CoreClient } from "../clients/core-client.ts";
 import type { History } from "../history.ts";
+import type { LockPlace } from "../servers/place.ts";
 import { ResourceServer } from "../servers/resource.ts";
+import { SqliteHost } from "../servers/sqlite-host.ts";
 import { type TableOptions, TableServer } from "../servers/table.ts";
 import type { Choices } from "../sim/choices.ts";
 import { World } from "../sim/world.ts";
-import { section } from "../workloads/section.ts";
-import { Chaos } from "./chaos.ts";
+import { Chaos, type Targets } from "./chaos.ts";
+import { clientLoop } from "./loop.ts";
 import type { Swarm } from "./swarm.ts";
 
 /** A run of the production core under whatever the swarm and the choices bring. */
@@ -14,11 +16,16 @@ export interface CoreRun {
   readonly swarm: Swarm;
   readonly choices?: Choices;
   readonly history?: History | null;
+  /** Where the lock lives; a server with the memory driver by default. */
+  readonly store?: Store;
   readonly table?: TableOptions;
   readonly turns?: number;
   /** What a client is; another core, for mutation tests. */
   readonly client?: (...args: ConstructorParameters<typeof CoreClient>) => CoreClient;
 }
+
+/** Which production driver runs. */
+export type Store = "memory" | "sqlite";
 
 /** What a run came to. */
 export interface CoreOutcome {
@@ -50,32 +57,33 @@ export async function runCore(run: CoreRun): Promise<CoreOutcome> {
     ...(run.choices === undefined ? {} : { choices: run.choices }),
     ...(run.turns === undefined ? {} : { turns: run.turns }),
   });
-  const table = new TableServer(world, "S", run.table);
+  const { place, targets, healed } =
+    run.store === "sqlite" ? fileOf(world, run) : tableOf(world, run);
   const resource = new ResourceServer(world, "X", "claim");
   const names = Array.from({ length: swarm.clients }, (_, i) => String.fromCharCode(65 + i));
+  // A second line of work in one process makes it hand the lock on inside itself.
+  const linesOf = (name: string): string[] => (swarm.twofold ? [name, `${name}'`] : [name]);
   const state = { sections: 0, healed: false, left: new Set<string>() };
-  const start = (name: string): void => {
-    const process = world.start(name);
+  const start = (client: string): void => {
+    const process = place.startClient(client);
     const make = run.client ?? ((...args) => new CoreClient(...args));
-    const core = make(world, process, table.driverFor(process), {
+    const core = make(world, process, place.driverFor(process), {
       ttl: swarm.ttlMs,
       handOff: "local",
     });
-    const loop = clientLoop({ world, core, resource, swarm, state, name });
-    void loop;
+    for (const name of linesOf(client))
+      void clientLoop({ world, process, core, resource, swarm, state, name });
   };
   for (const name of names) start(name);
-  const chaos = new Chaos(world, swarm, {
-    clients: names,
-    servers: ["S"],
-    restart: start,
-    restartServer: (_server, memory) => {
-      table.restart(memory);
-    },
-  });
+  const powerOff = (): void => {
+    targets.powerOff();
+    for (const name of names) start(name);
+  };
+  const chaos = new Chaos(world, swarm, { ...targets, powerOff, clients: names, restart: start });
   await world.run(CHAOS_TTLS * swarm.ttlMs);
   chaos.end();
-  for (const name of names) state.left.add(name);
+  healed();
+  for (const name of names.flatMap(linesOf)) state.left.add(name);
   state.healed = true;
   world.net.weather = { ...swarm.weather, weights: [1], delaysMs: [1], lose: 0, repeat: 0 };
   for (const name of names) if (!world.process(name).alive) start(name);
@@ -92,46 +100,52 @@ export async function runCore(run: CoreRun): Promise<CoreOutcome> {
   };
 }
 
-interface LoopParts {
-  readonly world: World;
-  readonly core: CoreClient;
-  readonly resource: ResourceServer;
-  readonly swarm: Swarm;
-  readonly state: { sections: number; healed: boolean; readonly left: Set<string> };
-  readonly name: string;
+type Parts = Pick<Targets, "servers" | "restartServer" | "powerOff">;
+
+interface Scene {
+  readonly place: LockPlace;
+  readonly targets: Parts;
+  /** The faults of the lock's own steps are over. */
+  readonly healed: () => void;
 }
 
-async function clientLoop({ world, core, resource, swarm, state, name }: LoopParts): Promise<void> {
-  const { ttlMs } = swarm;
-  const habits = world.choices.site(`client ${name}`);
-  const waits = [undefined, ttlMs * 0.3, ttlMs * 2];
-  const works = [1, ttlMs * 0.1, ttlMs * 0.5, ttlMs * 1.3];
-  const { process } = core;
-  for (;;) {
-    const began = state.healed;
-    const lock = `L${habits.among(swarm.locks)}`;
-    const waitMs = began ? undefined : waits[habits.among(3)];
-    const outcome = await section(process, core, resource, {
-      lock,
-      res: `R-${lock}`,
-      terms: {
-        ttlMs,
-        renews: began || habits.among(4) > 0,
-        lockDelayMs: ttlMs * (habits.among(4) === 3 ? 0.5 : 0),
-        ...(waitMs === undefined ? {} : { waitMs }),
-      },
-      workMs: began ? 1 : (works[habits.among(works.length)] ?? 1),
-      rounds: 1 + habits.among(2),
-      heeds: habits.among(3) > 0,
-      ...(habits.among(4) === 3 ? { renewMs: ttlMs * (habits.among(2) === 0 ? 3 : 0.6) } : {}),
-    });
-    if (outcome === "done") {
-      state.sections += 1;
-      if (began) {
-        state.left.delete(name);
-        return;
-      }
-    }
-    await process.sleep(1 + ttlMs * 0.05 * habits.among(5));
-  }
+function tableOf(world: World, run: CoreRun): Scene {
+  const place = new TableServer(world, "S", run.table);
+  const targets = {
+    servers: ["S"],
+    powerOff: () => undefined,
+    restartServer: (_server: string, memory: "kept" | "lost") => {
+      place.restart(memory);
+    },
+  };
+  return { place, targets, healed: () => undefined };
 }
+
+/** The file has no process of its own that could be stopped: `X`, the resource, stands in for it. */
+function fileOf(world: World, { swarm: { file, ttlMs }, table = {} }: CoreRun): Scene {
+  const { durability, faults } = file;
+  const stallsMs = [0.1, 0.5, 1.1, 2].map((share) => share * ttlMs);
+  const { tamper } = table;
+  const place = new SqliteHost(world, "F", {
+    durability,
+    faults,
+    stallsMs,
+    ...(tamper === undefined ? {} : { tamper }),
+  });
+  const luck = world.choices.site("written");
+  const targets = {
+    servers: ["X"],
+    powerOff: () => {
+      const unsynced = Math.min(place.file.unsynced, MAX_LUCK);
+      place.powerOff("synced", { written: luck.among(unsynced + 1) });
+    },
+    restartServer: () => undefined,
+  };
+  const healed = (): void => {
+    place.heal();
+  };
+  return { place, targets, healed };
+}
+
+/** Of how many unsynced commits it is drawn how many are on the disk by chance. */
+const MAX_LUCK = 20;

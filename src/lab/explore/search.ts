@@ -37,6 +37,8 @@ export interface SearchOptions {
   /** Real milliseconds at most. */
   readonly budgetMs?: number;
   readonly onRun?: (runs: number) => void;
+  /** Runs everything twice: a run that does not repeat itself is an error of the lab. */
+  readonly twice?: boolean;
 }
 
 /** What a search came to; `found` is `null` when nothing broke. */
@@ -45,9 +47,13 @@ export interface SearchResult {
   readonly runs: number;
 }
 
-/** Runs a subject again and again until something breaks, or the budget is used up. */
+/**
+ * Runs a subject again and again until something breaks, or the budget is used up.
+ * @throws Error when `twice` finds a run that does not repeat itself
+ */
 export async function search(subject: Subject, options: SearchOptions = {}): Promise<SearchResult> {
   const { strategy = "random", seed = 1, runs = Infinity, budgetMs = Infinity, onRun } = options;
+  const { twice = false } = options;
   const until = systemClock.mono() + budgetMs;
   const cases = strategy === "bounded" ? new Bounded(seed) : chance(strategy, seed);
   let count = 0;
@@ -58,6 +64,8 @@ export async function search(subject: Subject, options: SearchOptions = {}): Pro
     const trial = await runCase(subject, next.seed, next.make);
     last = trial;
     count += 1;
+    if (twice && (await runCase(subject, next.seed, next.make)).hash !== trial.hash)
+      throw new Error(`${subject.name}: seed ${next.seed} does not repeat itself`);
     onRun?.(count);
     if (trial.broken.length > 0) {
       const picks = picksOf(trial.choices.log);

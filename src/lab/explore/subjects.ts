@@ -8,8 +8,8 @@ import type { Weather } from "../sim/network.ts";
 import { sealed } from "../sim/sealed.ts";
 import { World } from "../sim/world.ts";
 import { Chaos } from "./chaos.ts";
-import { runCore } from "./core-run.ts";
-import { type FaultKind, swarmOf } from "./swarm.ts";
+import { type CoreRun, runCore } from "./core-run.ts";
+import { type FaultKind, FILE_TOLERATED, swarmOf } from "./swarm.ts";
 
 /** One run of a subject, judged. */
 export interface Trial {
@@ -42,6 +42,34 @@ const CORE_PROPERTIES: readonly PropertyId[] = [
   "P15",
 ];
 
+/** The production core and SQLite driver, under everything that processes of one host and their file survive. */
+export function fileSubject(tamper?: Tamper): Subject {
+  return {
+    name: "sqlite",
+    title:
+      "the production core and SQLite driver on one host, under every fault that they tolerate",
+    ours: true,
+    async run(seed, choices) {
+      const history = new History({ scenario: "sqlite", seed: String(seed), backend: "sqlite" });
+      const swarm = swarmOf(seed, FILE_TOLERATED);
+      return await judged(history, {
+        seed,
+        swarm,
+        store: "sqlite",
+        ...(choices === undefined ? {} : { choices }),
+        ...(tamper === undefined ? {} : { table: { tamper } }),
+      });
+    },
+  };
+}
+
+async function judged(history: History, run: CoreRun): Promise<Trial> {
+  const out = await sealed(async () => runCore({ ...run, history }));
+  const broken = checkAll(history, {}, CORE_PROPERTIES).filter(({ verdict }) => verdict === false);
+  if (out.stuck.length > 0) broken.push(noProgress(out.stuck));
+  return { choices: out.choices, history, hash: out.hash, broken };
+}
+
 /** The production core and memory driver under everything that the protocol tolerates; with `tamper`, a wrong driver. */
 export function coreSubject(tamper?: Tamper): Subject {
   return {
@@ -50,20 +78,12 @@ export function coreSubject(tamper?: Tamper): Subject {
     ours: true,
     async run(seed, choices) {
       const history = new History({ scenario: "core", seed: String(seed), backend: "memory" });
-      const out = await sealed(async () =>
-        runCore({
-          seed,
-          swarm: swarmOf(seed),
-          history,
-          ...(choices === undefined ? {} : { choices }),
-          ...(tamper === undefined ? {} : { table: { tamper } }),
-        }),
-      );
-      const broken = checkAll(history, {}, CORE_PROPERTIES).filter(
-        ({ verdict }) => verdict === false,
-      );
-      if (out.stuck.length > 0) broken.push(noProgress(out.stuck));
-      return { choices: out.choices, history, hash: out.hash, broken };
+      return await judged(history, {
+        seed,
+        swarm: swarmOf(seed),
+        ...(choices === undefined ? {} : { choices }),
+        ...(tamper === undefined ? {} : { table: { tamper } }),
+      });
     },
   };
 }
@@ -116,6 +136,7 @@ function freePlay(options: FreePlay): Subject {
           clients,
           servers: stage.servers,
           restart: () => undefined,
+          powerOff: () => undefined,
           restartServer: (server) => {
             stage.redis.find((redis) => redis.name === server)?.restart("nothing");
           },
@@ -152,6 +173,7 @@ const QUORUM: Arm = {
 /** What can be explored, by name. Every one but the core is there to be broken. */
 export const SUBJECTS: readonly Subject[] = [
   coreSubject(),
+  fileSubject(),
   freePlay({
     name: "S04",
     title: "the articles' fence: a late write before the successor's first write",

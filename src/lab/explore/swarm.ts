@@ -1,4 +1,5 @@
 import { FakeRandom } from "../../testing/fake-random.ts";
+import type { StepFaults } from "../servers/sqlite-host.ts";
 import { seedOf } from "../sim/choices.ts";
 import type { Weather } from "../sim/network.ts";
 
@@ -14,7 +15,8 @@ export type FaultKind =
   | "server pause"
   | "server restart"
   | "server forgets"
-  | "step server";
+  | "step server"
+  | "power loss";
 
 /** What one run is made of: drawn from its seed, so that each run is bad in a way of its own. */
 export interface Swarm {
@@ -28,6 +30,12 @@ export interface Swarm {
   readonly weather: Weather;
   /** Sections of each client. */
   readonly sections: number;
+  /** Whether clients also read together, take permits, try once, and take several names. */
+  readonly kinds: boolean;
+  /** Whether each process has two lines of work. */
+  readonly twofold: boolean;
+  /** Where the lock is a file: what goes wrong with its steps. */
+  readonly file: { readonly durability: "normal" | "full"; readonly faults: StepFaults };
 }
 
 /** What belief survives by the protocol: everything but a lock service that loses its memory or its clock. */
@@ -43,6 +51,15 @@ const TOLERATED: readonly FaultKind[] = [
   "server restart",
 ];
 
+/** What the processes of one host and their file survive. A power loss ends every belief, with those who had it. */
+export const FILE_TOLERATED: readonly FaultKind[] = [
+  "pause",
+  "kill",
+  "suspend",
+  "step client",
+  "power loss",
+];
+
 /** A run's make-up, from its seed. `allowed`: the faults to draw from. */
 export function swarmOf(seed: number, allowed: readonly FaultKind[] = TOLERATED): Swarm {
   const random = new FakeRandom(seedOf(seed, "swarm"));
@@ -50,6 +67,7 @@ export function swarmOf(seed: number, allowed: readonly FaultKind[] = TOLERATED)
     options[Math.floor(random.unit() * options.length)] ?? otherwise;
   const ttlMs = one([200, 1000, 3000, 10_000], 3000);
   const faults: Partial<Record<FaultKind, number>> = {};
+  const some = (): number => (random.unit() < 0.4 ? one([0.01, 0.03, 0.1], 0.01) : 0);
   for (const kind of allowed) if (random.unit() < 0.4) faults[kind] = one([0.02, 0.1, 0.4], 0.1);
   return {
     clients: one([2, 3, 3, 5], 3),
@@ -59,6 +77,18 @@ export function swarmOf(seed: number, allowed: readonly FaultKind[] = TOLERATED)
     faults,
     weather: weatherOf(random, ttlMs),
     sections: one([2, 4, 6], 4),
+    kinds: random.unit() < 0.5,
+    twofold: random.unit() < 0.3,
+    file: {
+      durability: one(["normal", "full"], "normal"),
+      faults: {
+        stalls: some(),
+        busy: some(),
+        diskErrors: some(),
+        deaths: some(),
+        deaf: some(),
+      },
+    },
   };
 }
 

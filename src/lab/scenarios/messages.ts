@@ -1,7 +1,6 @@
 import type { Backend } from "../../core/driver.ts";
-import type { Message } from "../sim/network.ts";
+import type { Play, PlayMessage } from "./play.ts";
 import { arms, type Scenario } from "./scenario.ts";
-import type { Stage } from "./stage.ts";
 
 const TTL = { ttlMs: 2000 };
 const RENEWED = { ttlMs: 2000, renews: true };
@@ -27,7 +26,7 @@ export function withoutTombstones(backend: Backend): Backend {
 
 const isReply =
   (...to: readonly string[]) =>
-  ({ label }: Message): boolean =>
+  ({ label }: PlayMessage): boolean =>
     to.some((call) => label === `${call} reply`);
 
 /** What late, lost and repeated messages do. */
@@ -39,12 +38,13 @@ export const MESSAGES: readonly Scenario[] = [
     property: "P4",
     arms: arms({ fenceHolds: true }),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    real: { clients: ["A", "B"], file: true },
+    async play(s: Play): Promise<void> {
       const a = await s.acquire("A", TTL);
       const from = await s.open("A", a);
       const release = s.hold("A", "X", "write");
       const writing = s.write("A", a, from);
-      await s.sleep("A", 50);
+      await release.caught;
       await a.release();
       await s.section("B", TTL);
       release();
@@ -58,12 +58,13 @@ export const MESSAGES: readonly Scenario[] = [
     property: "P4",
     arms: arms(),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    real: { clients: ["A", "B"], file: true },
+    async play(s: Play): Promise<void> {
       const a = await s.acquire("A", TTL);
       const fromA = await s.open("A", a);
       const release = s.hold("A", "X", "write");
       const writing = s.write("A", a, fromA);
-      await s.sleep("A", 50);
+      await release.caught;
       await a.release();
       const b = await s.acquire("B", TTL);
       const fromB = await s.open("B", b);
@@ -80,7 +81,8 @@ export const MESSAGES: readonly Scenario[] = [
     property: "P1",
     arms: arms(),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    real: { clients: ["A", "B", "C"], file: true },
+    async play(s: Play): Promise<void> {
       const a = await s.acquire("A", TTL);
       s.pauseFor("A", 3000);
       const b = await s.acquire("B", { ttlMs: 5000 });
@@ -97,10 +99,11 @@ export const MESSAGES: readonly Scenario[] = [
     title: "the answer to acquire is lost, and the client is in its own way",
     property: "P8",
     arms: arms({ naive: { retryMs: 500 } }),
-    withinMs: 2000,
-    async play(s: Stage): Promise<void> {
+    withinMs: 4000,
+    real: { clients: ["A"] },
+    async play(s: Play): Promise<void> {
       s.drop(s.server, "A", isReply("SET", "attempt"));
-      await s.section("A", { ttlMs: 3000 });
+      await s.section("A", { ttlMs: 6000 });
     },
   },
   {
@@ -111,7 +114,8 @@ export const MESSAGES: readonly Scenario[] = [
     property: "P1",
     arms: arms({ naive: { retriesRelease: true } }),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    real: { clients: ["A", "B"] },
+    async play(s: Play): Promise<void> {
       const first = await s.acquire("A", RENEWED);
       s.drop(s.server, "A", isReply("DEL", "release"));
       void s.must("release", first.release());
@@ -119,7 +123,7 @@ export const MESSAGES: readonly Scenario[] = [
       const second = await s.acquire("A", RENEWED);
       void s.must("B", s.section("B", TTL));
       await s.sleep("A", 1500);
-      second.believes();
+      await second.believes();
       await second.release();
     },
   },
@@ -130,14 +134,15 @@ export const MESSAGES: readonly Scenario[] = [
     property: "P2",
     arms: arms(),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    real: { clients: ["A", "B"], file: true },
+    async play(s: Play): Promise<void> {
       const lockDelayMs = s.ours ? 5000 : 0;
       const a = await s.acquire("A", { ttlMs: 1000, lockDelayMs });
       const from = await s.open("A", a);
       const release = s.hold("A", "X", "write");
       void s.write("A", a, from);
-      await s.after(1);
-      s.world.kill("A");
+      await release.caught;
+      s.kill("A");
       void s.must("B", s.section("B", { ttlMs: 1000, lockDelayMs }));
       await s.after(3000);
       release();
@@ -151,12 +156,14 @@ export const MESSAGES: readonly Scenario[] = [
     property: "P2",
     arms: arms({ naive: { release: "compare-and-delete" } }),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    real: { clients: ["A", "B"], file: true },
+    async play(s: Play): Promise<void> {
       const terms = { ttlMs: 1000, lockDelayMs: 5000 };
       const a = await s.acquire("A", terms);
       const from = await s.open("A", a);
       const release = s.hold("A", "X", "write");
       void s.write("A", a, from);
+      await release.caught;
       s.pauseFor("A", 1500);
       void s.must("B", s.section("B", { ...terms, renews: true }, 3000));
       await s.sleep("A", 0);
@@ -176,8 +183,9 @@ export const MESSAGES: readonly Scenario[] = [
       fence: { lock: { kind: "core", tamper: withoutTombstones }, guard: "fence", holds: false },
       ringfence: { lock: { kind: "core" }, guard: "claim", holds: true },
     },
-    withinMs: 4000,
-    async play(s: Stage): Promise<void> {
+    withinMs: 6000,
+    real: { clients: ["A", "B", "C"] },
+    async play(s: Play): Promise<void> {
       const seen = { count: 0 };
       s.client("A");
       const release = s.hold(
@@ -185,7 +193,7 @@ export const MESSAGES: readonly Scenario[] = [
         s.server,
         ({ label }) => label === "attempt" && seen.count++ === 0,
       );
-      await s.section("A", { ttlMs: 3000 });
+      await s.section("A", { ttlMs: 6000 });
       await s.section("B", TTL);
       release();
       await s.after(10);
@@ -200,11 +208,12 @@ export const MESSAGES: readonly Scenario[] = [
     property: "P6",
     arms: arms({ naive: { retryMs: 3000, adopts: true } }),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    real: { clients: ["A"] },
+    async play(s: Play): Promise<void> {
       s.drop(s.server, "A", isReply("SET", "attempt"));
       const a = await s.acquire("A", { ttlMs: 6000 });
-      await s.after(7000 - s.world.now);
-      a.believes();
+      await s.after(7000 - s.now);
+      await a.believes();
     },
   },
 ];

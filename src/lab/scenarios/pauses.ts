@@ -1,3 +1,4 @@
+import type { Play } from "./play.ts";
 import { arms, type Scenario } from "./scenario.ts";
 import type { Stage } from "./stage.ts";
 
@@ -13,7 +14,8 @@ export const PAUSES: readonly Scenario[] = [
     property: "P4",
     arms: arms({ fenceHolds: true }),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    real: { clients: ["A", "B"], file: true },
+    async play(s: Play): Promise<void> {
       const a = await s.acquire("A", TTL);
       const from = await s.open("A", a);
       void s.must("B", s.section("B", TTL, 500));
@@ -29,11 +31,12 @@ export const PAUSES: readonly Scenario[] = [
     property: "P4",
     arms: arms({ fenceHolds: true }),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    real: { clients: ["A", "B"], file: true },
+    async play(s: Play): Promise<void> {
       const a = await s.acquire("A", TTL);
       const from = await s.open("A", a);
       void s.must("B", s.section("B", TTL, 500));
-      if (!a.believes()) return;
+      if (!(await a.believes())) return;
       await s.stall("A", 5000);
       await s.write("A", a, from);
     },
@@ -45,14 +48,15 @@ export const PAUSES: readonly Scenario[] = [
     property: "P14",
     arms: arms({ naive: { renew: "set", believes: "until told" } }),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    real: { clients: ["A", "B"], file: true },
+    async play(s: Play): Promise<void> {
       const a = await s.acquire("A", RENEWED);
       const from = await s.open("A", a);
       await s.sleep("A", 800);
       s.pauseFor("A", 4900);
       await s.section("B", TTL);
       await s.sleep("A", 3000);
-      if (a.believes()) await s.write("A", a, from);
+      if (await a.believes()) await s.write("A", a, from);
     },
   },
   {
@@ -62,12 +66,13 @@ export const PAUSES: readonly Scenario[] = [
     property: "P6",
     arms: arms({ naive: { renew: "compare-and-expire", believes: "until told" } }),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    real: { clients: ["A"], file: true },
+    async play(s: Play): Promise<void> {
       const a = await s.acquire("A", RENEWED);
       await s.sleep("A", 1000);
       s.pauseFor("A", 4000);
       await s.sleep("A", 0);
-      a.believes();
+      await a.believes();
       await a.release();
     },
   },
@@ -78,8 +83,9 @@ export const PAUSES: readonly Scenario[] = [
     property: "P13",
     arms: arms({ naive: { renew: "compare-and-expire" } }),
     check: { maxHoldNs: 6e9 },
-    withinMs: 30_000,
-    async play(s: Stage): Promise<void> {
+    withinMs: 9000,
+    real: { clients: ["A", "B"], file: true },
+    async play(s: Play): Promise<void> {
       await s.acquire("A", { ...RENEWED, maxHoldMs: 5000 });
       await s.section("B", TTL);
     },
@@ -91,11 +97,12 @@ export const PAUSES: readonly Scenario[] = [
     property: "P1",
     arms: arms({ naive: { renew: "compare-and-expire", believes: "until told" } }),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    real: { clients: ["A", "B"] },
+    async play(s: Play): Promise<void> {
       const a = await s.acquire("A", RENEWED);
-      s.world.cut("A", s.server, "lose");
+      s.cut("A", s.server);
       await s.section("B", TTL, 1000);
-      a.believes();
+      await a.believes();
     },
   },
   {
@@ -105,7 +112,8 @@ export const PAUSES: readonly Scenario[] = [
     property: "P4",
     arms: arms(),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    real: { clients: ["A", "B"], file: true },
+    async play(s: Play): Promise<void> {
       void s.must("A", s.section("A", TTL, 5000));
       await s.after(10);
       await s.section("B", TTL, 5000);
@@ -135,11 +143,12 @@ export const PAUSES: readonly Scenario[] = [
     property: "P6",
     arms: arms({ naive: { believes: "wall" } }),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    real: { clients: ["A"], file: true, clock: true },
+    async play(s: Play): Promise<void> {
       const a = await s.acquire("A", TTL);
-      s.world.step("A", -600_000);
+      s.step("A", -600_000);
       await s.sleep("A", 3000);
-      a.believes();
+      await a.believes();
     },
   },
 ];

@@ -1,11 +1,11 @@
 import type { CheckOptions, PropertyId } from "../checkers/index.ts";
 import type { NaiveHabits } from "../clients/naive-client.ts";
 import type { RedlockHabits } from "../clients/redlock-client.ts";
+import type { GuardKind } from "../servers/items.ts";
 import type { AppendOnly } from "../servers/redis.ts";
-import type { GuardKind } from "../servers/resource.ts";
 import type { Tamper } from "../servers/table.ts";
 import type { Weather } from "../sim/network.ts";
-import type { Stage } from "./stage.ts";
+import type { Play } from "./play.ts";
 
 /** Who plays: a lock as people write it, the same with the articles' check on write, Ringfence. */
 export type ArmName = "naive" | "fence" | "ringfence";
@@ -20,6 +20,8 @@ type LockSpec =
       readonly replicas?: number;
     }
   | { readonly kind: "redlock"; readonly habits: RedlockHabits; readonly nodes?: number }
+  /** The production core over the production Redlock driver. */
+  | { readonly kind: "quorum"; readonly quorum: number; readonly nodes?: number }
   /** The production core over the production memory driver. `tamper`: a planted fault. */
   | { readonly kind: "core"; readonly tamper?: Tamper };
 
@@ -45,13 +47,29 @@ export interface Scenario {
   readonly check?: CheckOptions;
   /** How many seeds each arm is run with: the naive one must fail in one of them, ours in none. Default 1. */
   readonly seeds?: number;
-  /** How long it may take, in simulated milliseconds. */
+  /** How long it may take, in milliseconds; simulated ones, or real ones. */
   readonly withinMs: number;
+  /** How it runs with real servers and processes. Absent: only the simulator can, or has what it needs. */
+  readonly real?: RealTerms;
   /**
-   * What happens. Runs as one chain of promises in virtual time; `stage.must` names what has to come to an end, which is
-   * judged as P8.
+   * What happens: one chain of promises, in virtual time or in real time. `must` names what has to come to an end, which
+   * is judged as P8. One that only the simulator can run may ask for its `Stage`.
    */
-  play(stage: Stage): Promise<void>;
+  play(stage: Play): Promise<void>;
+}
+
+/** What a scenario needs to run with real servers and processes. */
+export interface RealTerms {
+  /** Processes that it uses, started before it begins. */
+  readonly clients: readonly string[];
+  /** Whether it does nothing to the lock server or the way to it, so that a file serves Ringfence's arm as well. */
+  readonly file?: boolean;
+  /** Whether it moves the wall clock of a process or a server. */
+  readonly clock?: boolean;
+  /** What Ringfence is told of its Redis, as in a URL: `replicas=1`. */
+  readonly query?: string;
+  /** Ringfence's arm is the production driver, also where the simulator has the lab's own round. */
+  readonly driver?: true;
 }
 
 /** The arms of most scenarios: Redis by hand, the same with a counter and a check on write, and Ringfence. */

@@ -1,4 +1,5 @@
 import type { RedlockHabits } from "../clients/redlock-client.ts";
+import type { Play, PlayMessage } from "./play.ts";
 import { type Arm, type ArmName, arms, type Scenario } from "./scenario.ts";
 import type { Stage } from "./stage.ts";
 
@@ -16,28 +17,33 @@ function redlockArms(
   };
 }
 
-const THREE_OF_FIVE: RedlockHabits = { quorum: 3, token: "max" };
-const FOUR_OF_FIVE: RedlockHabits = { quorum: 4, token: "write-back" };
-
-/** A holds with just a quorum; then something happens to one server of it; B asks all the others and that one. */
-async function splitQuorum(s: Stage, spoil: (server: string) => void): Promise<void> {
-  const quorum = s.armName === "ringfence" ? 4 : 3;
-  for (const name of ["A", "B"]) s.client(name);
-  for (const server of s.servers.slice(quorum)) s.world.cut("A", server, "lose");
-  for (const server of s.servers.slice(0, 5 - quorum)) s.world.cut("B", server, "lose");
-  const a = await s.acquire("A", { ttlMs: 30_000 });
-  spoil(s.servers[quorum - 1] ?? "");
-  const b = await s.client("B").acquire("L", { ttlMs: 30_000, waitMs: 5000 });
-  a.believes();
-  b?.believes();
+/** Redlock by hand, and the production driver with a quorum of its own. */
+function quorumArms(naive: RedlockHabits, quorum: number): Readonly<Record<ArmName, Arm>> {
+  const lock = { kind: "quorum", quorum } as const;
+  return { ...redlockArms(naive, naive), ringfence: { lock, guard: "claim", holds: true } };
 }
 
-async function failedOver(s: Stage): Promise<void> {
-  if (!s.ours) s.world.cut(s.server, s.servers[1] ?? "", "lose", true);
+const THREE_OF_FIVE: RedlockHabits = { quorum: 3, token: "max" };
+
+/** A holds with just a quorum; then something happens to one server of it; B asks all the others and that one. */
+async function splitQuorum(s: Play, spoil: (server: string) => unknown): Promise<void> {
+  const quorum = s.armName === "ringfence" ? 4 : 3;
+  for (const name of ["A", "B"]) s.client(name);
+  for (const server of s.servers.slice(quorum)) s.cut("A", server);
+  for (const server of s.servers.slice(0, 5 - quorum)) s.cut("B", server);
+  const a = await s.acquire("A", { ttlMs: 6000 });
+  await spoil(s.servers[quorum - 1] ?? "");
+  const b = await s.client("B").acquire("L", { ttlMs: 6000, waitMs: 3000 });
+  await a.believes();
+  await b?.believes();
+}
+
+async function failedOver(s: Play): Promise<void> {
+  if (s.servers.length > 1) s.cut(s.server, s.servers[1] ?? "", true);
   const terms = { ttlMs: 10_000 };
   const a = await s.acquire("A", terms);
   const fromA = await s.open("A", a);
-  s.failOver();
+  await s.failOver();
   const b = await s.acquire("B", terms);
   const fromB = await s.open("B", b);
   await s.write("B", b, fromB);
@@ -54,6 +60,7 @@ export const SERVERS: readonly Scenario[] = [
     property: "P4",
     arms: arms({ replicas: 1 }),
     withinMs: 60_000,
+    real: { clients: ["A", "B"] },
     play: failedOver,
   },
   {
@@ -63,6 +70,7 @@ export const SERVERS: readonly Scenario[] = [
     property: "P4",
     arms: arms({ replicas: 2, naive: { replicas: 1 } }),
     withinMs: 60_000,
+    real: { clients: ["A", "B"], query: "replicas=1" },
     play: failedOver,
   },
   {
@@ -70,11 +78,12 @@ export const SERVERS: readonly Scenario[] = [
     name: "redlock-clock-jump",
     title: "one of five clocks jumps: two quorums share only that server",
     property: "P1",
-    arms: redlockArms(THREE_OF_FIVE, FOUR_OF_FIVE),
+    arms: quorumArms(THREE_OF_FIVE, 4),
     withinMs: 60_000,
-    async play(s: Stage): Promise<void> {
+    real: { clients: ["A", "B"], clock: true },
+    async play(s: Play): Promise<void> {
       await splitQuorum(s, (server) => {
-        s.world.step(server, 40_000);
+        s.step(server, 40_000);
       });
     },
   },
@@ -83,12 +92,11 @@ export const SERVERS: readonly Scenario[] = [
     name: "redlock-restart",
     title: "one of five servers restarts without its memory",
     property: "P1",
-    arms: redlockArms(THREE_OF_FIVE, FOUR_OF_FIVE),
+    arms: quorumArms(THREE_OF_FIVE, 4),
     withinMs: 60_000,
-    async play(s: Stage): Promise<void> {
-      await splitQuorum(s, (server) => {
-        s.redis.find(({ name }) => name === server)?.restart("nothing");
-      });
+    real: { clients: ["A", "B"] },
+    async play(s: Play): Promise<void> {
+      await splitQuorum(s, async (server) => s.restartServer(server, "nothing"));
     },
   },
   {
@@ -96,19 +104,21 @@ export const SERVERS: readonly Scenario[] = [
     name: "pause-while-acquiring",
     title: "the answers to acquire wait in a paused client for longer than the ttl",
     property: "P1",
-    arms: {
-      ...redlockArms({ ...THREE_OF_FIVE, secondLook: false, timeoutMs: 60_000 }, FOUR_OF_FIVE),
-      ringfence: { lock: { kind: "core" }, guard: "claim", holds: true },
-    },
+    arms: quorumArms({ ...THREE_OF_FIVE, secondLook: false, timeoutMs: 60_000 }, 3),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    real: { clients: ["A", "B"] },
+    async play(s: Play): Promise<void> {
+      const answer = ({ label }: PlayMessage): boolean =>
+        label === "takeAndCount reply" || label === "attempt reply";
       s.client("A");
+      const answers = s.servers.map((server) => s.hold(server, "A", answer));
       const acquiring = s.client("A").acquire("L", TTL);
-      await s.after(0.5);
+      await Promise.all(answers.map(async ({ caught }) => caught));
       s.pauseFor("A", 2500);
+      for (const release of answers) release();
       void s.must("B", s.section("B", TTL, 1500));
       const a = await acquiring;
-      a?.believes();
+      await a?.believes();
       await a?.release();
     },
   },
@@ -117,7 +127,7 @@ export const SERVERS: readonly Scenario[] = [
     name: "redlock-naive-token",
     title: "the largest of a quorum's counters as a token",
     property: "P5",
-    arms: redlockArms(THREE_OF_FIVE, { quorum: 3, token: "write-back" }),
+    arms: quorumArms(THREE_OF_FIVE, 3),
     weather: { delaysMs: [1, 10, 40, 90], weights: [4, 2, 1, 1], lose: 0.4, repeat: 0 },
     seeds: 8,
     withinMs: 3000,
@@ -142,11 +152,14 @@ export const SERVERS: readonly Scenario[] = [
     title: "the client dies between SETNX and EXPIRE",
     property: "P8",
     arms: arms({ naive: { take: "two-step" } }),
-    withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    withinMs: 5000,
+    real: { clients: ["A", "B"] },
+    async play(s: Play): Promise<void> {
+      s.client("A");
+      const second = s.hold("A", s.server, "PEXPIRE");
       void s.client("A").acquire("L", TTL);
-      await s.after(1.5);
-      s.world.kill("A");
+      await Promise.race([second.caught, s.after(200)]);
+      s.kill("A");
       await s.section("B", TTL);
     },
   },
@@ -157,9 +170,15 @@ export const SERVERS: readonly Scenario[] = [
     property: "P1",
     arms: arms({ naive: { take: "get-set" } }),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    real: { clients: ["A", "B"] },
+    async play(s: Play): Promise<void> {
+      s.client("A");
+      const release = s.hold("A", s.server, "SET");
       void s.must("A", s.section("A", TTL, 100));
-      await s.section("B", TTL, 100);
+      await Promise.race([release.caught, s.after(200)]);
+      void s.must("B", s.section("B", TTL, 100));
+      await s.after(50);
+      release();
     },
   },
 ];
@@ -190,12 +209,14 @@ async function secondDelivery(s: Stage): Promise<void> {
   await acquiring;
 }
 
-/** Three clients take and give back one lock with a ttl that their messages overrun. */
+/** Three clients take and give back one lock while messages are late or lost. */
 async function contend(s: Stage): Promise<void> {
+  // Ours takes no ttl below half a second.
+  const ttlMs = s.ours ? 500 : 120;
   for (const name of ["A", "B", "C"])
     void (async () => {
       for (;;) {
-        const held = await s.client(name).acquire("L", { ttlMs: 120, waitMs: 500 });
+        const held = await s.client(name).acquire("L", { ttlMs, waitMs: 500 });
         if (held !== null) {
           await s.sleep(name, 20);
           await held.release();

@@ -3,27 +3,35 @@ import { CoreClient } from "../clients/core-client.ts";
 import { NaiveClient } from "../clients/naive-client.ts";
 import { RedlockClient } from "../clients/redlock-client.ts";
 import { RedisServer } from "../servers/redis.ts";
+import { RedlockServer, redlockDriverFor } from "../servers/redlock-server.ts";
 import { type Actor, ResourceServer } from "../servers/resource.ts";
+import { ServiceServer } from "../servers/service.ts";
 import { TableServer } from "../servers/table.ts";
-import type { Message } from "../sim/network.ts";
+import type { Survival } from "../sim/disk.ts";
 import type { SimProcess } from "../sim/process.ts";
 import type { World } from "../sim/world.ts";
 import { actorOf } from "../workloads/section.ts";
+import type { Hold, Order, Play, PlayMessage } from "./play.ts";
 import type { Arm, ArmName } from "./scenario.ts";
 
-/** What a scenario acts on: the same names in every arm, whatever lock is behind them. */
-export class Stage {
+/** The simulated world as a scenario acts on it: the same names in every arm, whatever lock is behind them. */
+export class Stage implements Play {
   readonly world: World;
   readonly armName: ArmName;
   readonly resource: ResourceServer;
+  readonly service: ServiceServer;
   readonly table: TableServer | null = null;
   /** The lock's Redis servers; the first is the primary. */
   readonly redis: RedisServer[] = [];
+  /** Ringfence's own Redlock servers. */
+  readonly quorum: RedlockServer[] = [];
   /** How many things had to come to an end. */
   demands = 0;
   readonly #arm: Arm;
   readonly #clients = new Map<string, LockClient>();
   readonly #open = new Set<string>();
+  /** The last grant of each lock that was asked for by `acquire`. */
+  readonly #last = new Map<string, string>();
 
   constructor(world: World, armName: ArmName, arm: Arm) {
     this.world = world;
@@ -31,6 +39,7 @@ export class Stage {
     this.#arm = arm;
     this.resource = new ResourceServer(world, "X", arm.guard);
     this.resource.timeoutMs = 60_000;
+    this.service = new ServiceServer(world, "Y");
     const { lock } = arm;
     if (lock.kind === "core")
       this.table = new TableServer(
@@ -38,6 +47,9 @@ export class Stage {
         "S",
         lock.tamper === undefined ? {} : { tamper: lock.tamper },
       );
+    else if (lock.kind === "quorum")
+      for (let i = 1; i <= (lock.nodes ?? 5); i += 1)
+        this.quorum.push(new RedlockServer(world, `S${i}`));
     else {
       const count = lock.kind === "redlock" ? (lock.nodes ?? 5) : 1 + (lock.replicas ?? 0);
       const appendOnly = lock.kind === "redis" ? lock.appendOnly : undefined;
@@ -52,16 +64,21 @@ export class Stage {
 
   /** Whether the lock is Ringfence's. */
   get ours(): boolean {
-    return this.table !== null;
+    return this.table !== null || this.quorum.length > 0;
   }
 
   /** Names of the lock's servers. */
   get servers(): readonly string[] {
-    return this.table === null ? this.redis.map(({ name }) => name) : [this.table.name];
+    if (this.table !== null) return [this.table.name];
+    return [...this.redis, ...this.quorum].map(({ name }) => name);
   }
 
   get server(): string {
     return this.servers[0] ?? "S";
+  }
+
+  get now(): number {
+    return this.world.now;
   }
 
   process(name: string): SimProcess {
@@ -91,6 +108,10 @@ export class Stage {
       if (this.table === null) throw new Error("no lock server");
       return new CoreClient(world, process, this.table.driverFor(process), { handOff: "off" });
     }
+    if (lock.kind === "quorum") {
+      const driver = redlockDriverFor(process, this.quorum, lock.quorum);
+      return new CoreClient(world, process, driver, { handOff: "off" });
+    }
     if (lock.kind === "redlock") return new RedlockClient(world, process, this.redis, lock.habits);
     const primary = (): RedisServer => {
       const [first] = this.redis;
@@ -104,6 +125,7 @@ export class Stage {
   async acquire(name: string, terms: LockTerms, lock = "L"): Promise<Held> {
     const held = await this.client(name).acquire(lock, terms);
     if (held === null) throw new Error(`${name} did not get ${lock}`);
+    this.#last.set(lock, held.grant);
     return held;
   }
 
@@ -118,8 +140,60 @@ export class Stage {
     return await this.resource.read(who, res);
   }
 
-  async write(name: string, held: Held, from: number, res = "R"): Promise<boolean> {
-    return (await this.resource.write(this.as(name, held), res, from)) !== null;
+  async claim(name: string, held: Held, res = "R"): Promise<boolean> {
+    return await this.resource.claim(this.as(name, held), res);
+  }
+
+  async read(name: string, held: Held, res = "R"): Promise<number> {
+    return await this.resource.read(this.as(name, held), res);
+  }
+
+  async write(name: string, held: Held, from: number, res = "R"): Promise<number | null> {
+    return await this.resource.write(this.as(name, held), res, from);
+  }
+
+  async byHand(name: string, work: (from: number) => Promise<void>, res = "R"): Promise<void> {
+    const client = this.process(name);
+    const grant = `by hand of ${name}`;
+    const who = { client, lock: "L", grant, token: undefined, scope: "" };
+    const from = await this.resource.read(who, res);
+    await work(from);
+    await this.resource.write(who, res, from, "by hand");
+  }
+
+  async order(name: string, held: Held, business: string, { key, body }: Order): Promise<void> {
+    await this.service.order(this.as(name, held), business, key, body);
+  }
+
+  async revoke(name: string, lock = "L"): Promise<void> {
+    const core = this.core(name);
+    if (core === null) await this.redis[0]?.call(this.process(name), ["DEL", lock]);
+    else await core.manager.revoke(lock, { reason: "by hand" });
+    const grant = this.#last.get(lock);
+    if (grant !== undefined)
+      this.world.probe.ev(this.process(name), "event", "revoke", { lock, grant });
+  }
+
+  async acquireAll(
+    name: string,
+    locks: readonly string[],
+    terms: LockTerms,
+  ): Promise<() => Promise<void>> {
+    const core = this.core(name);
+    if (core !== null) {
+      const set = await core.manager.acquireAll(locks, { ttl: terms.ttlMs });
+      return async () => {
+        await set.release();
+      };
+    }
+    const held: Held[] = [];
+    for (const lock of locks) {
+      held.push(await this.acquire(name, terms, lock));
+      await this.sleep(name, 10);
+    }
+    return async () => {
+      for (const each of held) await each.release();
+    };
   }
 
   /** A whole section: acquire, open, work, write, release. */
@@ -156,18 +230,23 @@ export class Stage {
     });
   }
 
-  /** Keeps matching messages on their way until the returned function is called. */
-  hold(from: string, to: string, match: string | ((message: Message) => boolean)): () => void {
+  hold(from: string, to: string, match: string | ((message: PlayMessage) => boolean)): Hold {
     const link = this.world.net.link(from, to);
-    link.hold = typeof match === "string" ? (message) => message.label === match : match;
+    let catches: () => void = () => undefined;
+    const caught = new Promise<void>((resolve) => (catches = resolve));
+    link.hold = (message) => {
+      const held = typeof match === "string" ? message.label === match : match(message);
+      if (held) catches();
+      return held;
+    };
     this.world.probe.world("fault.net", { err: `${from} → ${to}: held back` });
-    return () => {
+    const release = (): void => {
       link.release();
     };
+    return Object.assign(release, { caught });
   }
 
-  /** Loses the next `count` matching messages. */
-  drop(from: string, to: string, match: (message: Message) => boolean, count = 1): void {
+  drop(from: string, to: string, match: (message: PlayMessage) => boolean, count = 1): void {
     const link = this.world.net.link(from, to);
     let left = count;
     this.world.probe.world("fault.net", { err: `${from} → ${to}: ${count} lost` });
@@ -178,15 +257,42 @@ export class Stage {
     };
   }
 
-  /** The primary dies and its first replica takes over; for Ringfence's server: it comes back without its memory. */
-  failOver(): void {
+  kill(name: string): void {
+    this.world.kill(name);
+  }
+
+  cut(a: string, b: string, oneWay = false): void {
+    this.world.cut(a, b, "lose", oneWay);
+  }
+
+  step(name: string, ms: number): void {
+    this.world.step(name, ms);
+  }
+
+  async restartServer(name: string, survival: Survival): Promise<void> {
+    this.redis.find((server) => server.name === name)?.restart(survival);
+    const memory = survival === "nothing" ? "lost" : "kept";
+    if (this.table?.name === name) this.table.restart(memory);
+    this.quorum.find((server) => server.name === name)?.restart(memory);
+    return Promise.resolve();
+  }
+
+  async failOver(): Promise<void> {
     if (this.table !== null) {
       this.table.restart("lost");
-      return;
+      return Promise.resolve();
     }
     const primary = this.redis.shift();
     if (primary !== undefined) this.world.kill(primary.name);
     this.world.probe.world("fault.net", { err: `${this.server} promoted` });
+    return Promise.resolve();
+  }
+
+  /** Our driver refuses a server that evicts: where it is asked for, nothing goes. */
+  async fillMemory(): Promise<void> {
+    this.world.probe.world("fault.net", { err: `${this.server} is out of memory` });
+    this.redis[0]?.evict();
+    return Promise.resolve();
   }
 
   /** Something that has to come to an end: what does not is a lack of progress. */

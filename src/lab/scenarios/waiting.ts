@@ -1,9 +1,10 @@
-import type { Held } from "../clients/client.ts";
+import type { Play } from "./play.ts";
 import { arms, type Scenario } from "./scenario.ts";
-import type { Stage } from "./stage.ts";
 
 const TTL = { ttlMs: 2000 };
 const RENEWED = { ttlMs: 2000, renews: true };
+
+const MANY = Array.from({ length: 200 }, (_, i) => `W${i + 1}`);
 
 /** How those who wait, or need more than one thing, come to their turn. */
 export const WAITING: readonly Scenario[] = [
@@ -13,8 +14,9 @@ export const WAITING: readonly Scenario[] = [
     title: "the message that the lock is free is lost",
     property: "P8",
     arms: arms({ naive: { waits: "subscribe" } }),
-    withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    withinMs: 5000,
+    real: { clients: ["A", "B"] },
+    async play(s: Play): Promise<void> {
       const a = await s.acquire("A", TTL);
       s.client("B");
       s.drop(s.server, "B", ({ label }) => label === "wake", 1000);
@@ -24,13 +26,66 @@ export const WAITING: readonly Scenario[] = [
     },
   },
   {
+    id: "S24",
+    name: "herd",
+    title: "two hundred wait, and every release wakes them all",
+    property: "P9",
+    arms: arms({ naive: { waits: "subscribe" } }),
+    withinMs: 20_000,
+    async play(s: Play): Promise<void> {
+      const a = await s.acquire("A", { ttlMs: 10_000 });
+      for (const name of MANY) void s.client(name).acquire("L", { ttlMs: 10_000 });
+      await s.after(1000);
+      await a.release();
+      await s.after(1000);
+    },
+  },
+  {
+    id: "S39",
+    name: "unfair",
+    title: "fifty contend for a lock by asking again and again: who came first is not who is next",
+    property: "P9",
+    arms: arms(),
+    withinMs: 60_000,
+    async play(s: Play): Promise<void> {
+      const names = MANY.slice(0, 50);
+      await Promise.all(
+        names.map(async (name, i) => {
+          await s.after(1 + i);
+          await s.section(name, { ttlMs: 10_000 }, 30);
+        }),
+      );
+    },
+  },
+  {
+    id: "S56",
+    name: "holder-and-head-die",
+    title: "the holder and the first of the line die together; the next one is never told",
+    property: "P8",
+    arms: arms({ naive: { waits: "line" } }),
+    withinMs: 9000,
+    async play(s: Play): Promise<void> {
+      const a = await s.acquire("A", RENEWED);
+      for (const name of ["B", "C"]) {
+        void (name === "C" ? s.must(name, s.section(name, TTL)) : s.section(name, TTL));
+        await s.after(50);
+      }
+      s.kill("B");
+      // The release tells the dead one, and its successor waits for a word that never comes.
+      if (s.ours) s.kill("A");
+      else await a.release();
+      await s.after(8000);
+    },
+  },
+  {
     id: "S36",
     name: "two-locks",
     title: "two clients take two locks in opposite orders",
     property: "P8",
     arms: arms({ naive: { renew: "compare-and-expire" } }),
-    withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    withinMs: 5000,
+    real: { clients: ["A", "B"], file: true },
+    async play(s: Play): Promise<void> {
       void s.must("B", both(s, "B", ["L2", "L1"]));
       await both(s, "A", ["L1", "L2"]);
     },
@@ -46,39 +101,28 @@ export const WAITING: readonly Scenario[] = [
       ringfence: { lock: { kind: "core" }, guard: "claim", holds: true },
     },
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    real: { clients: ["A", "B"], file: true },
+    async play(s: Play): Promise<void> {
       const whole = s.armName === "ringfence";
       const a = await s.acquire("A", TTL);
-      const asA = s.as("A", a);
-      for (const res of ["R0", "R1"]) await s.resource.claim(asA, res);
-      const fromR1 = await s.resource.read(asA, "R1");
+      for (const res of ["R0", "R1"]) await s.claim("A", a, res);
+      const fromR1 = await s.read("A", a, "R1");
       s.pauseFor("A", 3000);
       const b = await s.acquire("B", { ttlMs: 5000 });
-      const asB = s.as("B", b);
-      for (const res of whole ? ["R0", "R1"] : ["R0"]) await s.resource.claim(asB, res);
-      const half = await s.resource.write(asB, "R0", await s.resource.read(asB, "R0"));
+      for (const res of whole ? ["R0", "R1"] : ["R0"]) await s.claim("B", b, res);
+      const half = await s.write("B", b, await s.read("B", b, "R0"), "R0");
       await s.sleep("A", 0);
       // What B has only half done, A carries over to the other resource.
-      await s.resource.read(asA, "R0");
-      await s.resource.write(asA, "R1", fromR1);
-      await s.resource.write(asB, "R0", half ?? 0);
+      await s.read("A", a, "R0");
+      await s.write("A", a, fromR1, "R1");
+      await s.write("B", b, half ?? 0, "R0");
       await b.release();
     },
   },
 ];
 
-async function both(s: Stage, name: string, locks: readonly string[]): Promise<void> {
-  const core = s.core(name);
-  if (core !== null) {
-    const set = await core.manager.acquireAll(locks, { ttl: 2000 });
-    await s.sleep(name, 10);
-    await set.release();
-    return;
-  }
-  const held: Held[] = [];
-  for (const lock of locks) {
-    held.push(await s.acquire(name, RENEWED, lock));
-    await s.sleep(name, 10);
-  }
-  for (const each of held) await each.release();
+async function both(s: Play, name: string, locks: readonly string[]): Promise<void> {
+  const release = await s.acquireAll(name, locks, RENEWED);
+  await s.sleep(name, 10);
+  await release();
 }

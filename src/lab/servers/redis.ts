@@ -42,7 +42,7 @@ export class RedisServer {
   /** Processes that hear of every DEL of a key. */
   readonly #subscribers = new Map<
     string,
-    { readonly client: SimProcess; readonly onMessage: () => void }[]
+    { readonly client: SimProcess; readonly onMessage: () => void; readonly once: boolean }[]
   >();
 
   constructor(world: World, name: string, appendOnly: AppendOnly = "no") {
@@ -95,11 +95,23 @@ export class RedisServer {
     );
   }
 
-  /** Tells `client` whenever `key` is deleted. The message may be lost, as with any pub/sub. */
-  subscribe(client: SimProcess, key: string, onMessage: () => void): void {
+  /**
+   * Tells `client` whenever `key` is deleted. The message may be lost, as with any pub/sub. `once`: of the next deletion
+   * that nobody who asked before is told of, as a blocking pop of a list.
+   */
+  subscribe(client: SimProcess, key: string, onMessage: () => void, once = false): void {
     const list = this.#subscribers.get(key) ?? [];
-    list.push({ client, onMessage });
+    list.push({ client, onMessage, once });
     this.#subscribers.set(key, list);
+  }
+
+  #publish(key: string): void {
+    const list = this.#subscribers.get(key) ?? [];
+    const first = list.findIndex(({ once }) => once);
+    const told = list.filter(({ once }, i) => !once || i === first);
+    if (first >= 0) list.splice(first, 1);
+    for (const { client, onMessage } of told)
+      this.#world.net.send({ from: this.process, to: client, label: "wake", deliver: onMessage });
   }
 
   /** Removes the least recently used key that has a ttl, as volatile-lru does when memory is short. */
@@ -178,8 +190,7 @@ export class RedisServer {
     const was = before.get(key);
     if (effect.kind === "del") {
       if (was !== undefined) this.#over("srv.release", key, was);
-      for (const { client, onMessage } of this.#subscribers.get(key) ?? [])
-        this.#world.net.send({ from: this.process, to: client, label: "wake", deliver: onMessage });
+      this.#publish(key);
       return;
     }
     const grant = grantOf(effect.value);

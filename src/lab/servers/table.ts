@@ -14,6 +14,7 @@ import {
 import { type MemoryCapabilities, memoryDriver } from "../../drivers/memory/index.ts";
 import type { SimProcess } from "../sim/process.ts";
 import type { World } from "../sim/world.ts";
+import type { LockPlace } from "./place.ts";
 import { ServerTrace } from "./trace.ts";
 
 /** Puts something between the links and the real backend: a planted fault. */
@@ -30,7 +31,7 @@ export interface TableOptions {
  * Its leases end by its own machine's monotonic clock. A client's driver makes one attempt a call and waits for ever:
  * how long is core's business.
  */
-export class TableServer {
+export class TableServer implements LockPlace {
   readonly world: World;
   readonly name: string;
   process: SimProcess;
@@ -60,6 +61,10 @@ export class TableServer {
     if (memory === "kept") return;
     this.#driver = this.#newDriver();
     this.#trace.forget();
+  }
+
+  startClient(name: string): SimProcess {
+    return this.world.start(name);
   }
 
   /** What a client process opens. */
@@ -105,10 +110,10 @@ export class TableServer {
   }
 }
 
-type Call = <T>(label: string, work: (backend: Backend) => Promise<T>) => Promise<T>;
+export type Call = <T>(label: string, work: (backend: Backend) => Promise<T>) => Promise<T>;
 
-/** The client's side: every call is a message there and one back. */
-class RemoteBackend implements Backend {
+/** The client's side: every call is a message there and one back, and what the server did is written down. */
+export class RemoteBackend implements Backend {
   readonly #call: Call;
   readonly #trace: ServerTrace;
 

@@ -41,7 +41,9 @@ export class ServerTrace {
     // another token. Its renewals are not the first one's.
     const token = this.#seen.has(grant) ? undefined : answer.tokens?.first;
     this.#seen.add(grant);
-    this.#live.set(grant, { lock, token, expiresAt: this.#now() + ttlMs });
+    // Of a block the holder's process may be using any: the server does not know which.
+    const alone = (answer.tokens?.count ?? 1) > 1 ? undefined : token;
+    this.#live.set(grant, { lock, token: alone, expiresAt: this.#now() + ttlMs });
     this.#tell("srv.grant", {
       lock,
       grant,
@@ -87,6 +89,12 @@ export class ServerTrace {
     this.#queued.clear();
   }
 
+  /** The machine has lost its power: whoever held something is dead, and what was held is free. */
+  voidAll(): void {
+    for (const [grant, { lock }] of this.#live) this.#tell("revoke", { lock, grant });
+    this.forget();
+  }
+
   #end(grant: string, lock: string): void {
     if (this.#queued.delete(grant)) this.#tell("leave", { lock, grant });
     const known = this.#live.get(grant);
@@ -118,7 +126,12 @@ export class ServerTrace {
   }
 
   #tell(
-    f: "enqueue" | "wakeup" | "leave" | "srv.grant" | "srv.renew" | "srv.release" | "srv.expire",
+    f:
+      | "enqueue"
+      | "wakeup"
+      | "leave"
+      | "revoke"
+      | `srv.${"grant" | "renew" | "release" | "expire"}`,
     facts: Facts,
   ): void {
     this.#world.probe.ev(this.#server(), "event", f, facts);

@@ -17,10 +17,14 @@ export class Disk<R> {
     this.#synced = this.#records.length;
   }
 
-  /** The records that are left after a crash, oldest first. */
-  recover(survival: Survival): readonly R[] {
+  /**
+   * The records that are left after a crash, oldest first. `written`: how many of those that were never synced had been
+   * written back by chance when the power went.
+   */
+  recover(survival: Survival, written = 0): readonly R[] {
     if (survival === "nothing") this.#records = [];
-    if (survival === "synced") this.#records.length = Math.min(this.#records.length, this.#synced);
+    if (survival === "synced")
+      this.#records.length = Math.min(this.#records.length, this.#synced + written);
     this.#synced = this.#records.length;
     return this.#records;
   }
@@ -33,5 +37,10 @@ export class Disk<R> {
 
   get length(): number {
     return this.#records.length;
+  }
+
+  /** How many records a power loss may take. */
+  get unsynced(): number {
+    return this.#records.length - this.#synced;
   }
 }

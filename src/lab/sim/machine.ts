@@ -5,6 +5,9 @@ const EPOCH_MS = 1_750_000_000_000;
 /** One nanosecond: how far a timer is planned beyond its due time, against rounding. */
 const TICK_MS = 1e-6;
 
+/** What the clocks of a machine read when its programs start after a boot. */
+const UP_MS = 2000;
+
 /** The clock faults and differences of one machine. */
 export interface MachineOptions {
   /** Speed of its clocks: 1.01 gains 1 %. */
@@ -28,6 +31,7 @@ export class Machine {
   #sleptMs = 0;
   #sleepsSince: number | null = null;
   #wallOffsetMs: number;
+  #boots = 1;
 
   constructor(name: string, scheduler: Scheduler, options: MachineOptions = {}) {
     this.name = name;
@@ -48,6 +52,25 @@ export class Machine {
 
   wall(): number {
     return this.boot() + this.#wallOffsetMs;
+  }
+
+  /** Changes with every boot. */
+  get bootId(): string {
+    return `boot-${this.name}${this.#boots === 1 ? "" : `-${this.#boots}`}`;
+  }
+
+  /**
+   * Starts anew: boot time and the monotonic clock begin again, the wall clock goes on, off by `wallMs`. What ran on it has to
+   * be dead: `World.powerOff`.
+   */
+  reboot(wallMs: number): void {
+    const wall = this.wall() + wallMs;
+    this.#boots += 1;
+    this.#base = UP_MS;
+    this.#since = this.#scheduler.now;
+    this.#sleptMs = 0;
+    this.#sleepsSince = null;
+    this.#wallOffsetMs = wall - UP_MS;
   }
 
   get sleeps(): boolean {

@@ -5,6 +5,8 @@ import type { Scheduler } from "./scheduler.ts";
 
 const NS = 1e6;
 
+const LANDS: ReadonlySet<EvOp> = new Set(["claim", "read", "write", "effect"]);
+
 /** What an event carries besides who and when; times in milliseconds of the process's own clock. */
 export type Facts = Omit<
   NewEv,
@@ -44,6 +46,8 @@ export class Probe {
 
   /** Something that `who` did or saw. */
   ev(who: SimProcess, k: EvKind, f: EvOp, facts: Facts = {}): void {
+    // What is left of a killed process's promises is nobody's any more; what it sent may still land.
+    if (!who.alive && !(k === "event" && LANDS.has(f))) return;
     this.#mix(`${who.name}.${who.incarnation} ${k} ${f}`, facts);
     if (this.history === null) return;
     const { ttlMs, lockDelayMs, remainingMs, ...rest } = facts;

@@ -9,11 +9,14 @@ import type { Happening, Scheduler } from "./scheduler.ts";
 /** Slack in milliseconds when a timer's time is compared: far below what any clock shows. */
 const EPSILON_MS = 1e-7;
 
-/** Something that waits for a stopped process. `due`: monotonic time of a timer, -1 for input. */
+/** Something that waits for a stopped process. `due`: monotonic time of a timer, -1 for input, -2 for where it was stopped. */
 interface Pending {
   readonly due: number;
   readonly fn: () => void;
 }
+
+const INPUT = -1;
+const HERE = -2;
 
 /** `due`: when it fires, by the machine's monotonic clock. */
 interface RunningTimer {
@@ -55,7 +58,7 @@ export class SimProcess {
       id: full,
       name: machine.name,
       pid: 1000 + id.incarnation,
-      bootId: `boot-${machine.name}`,
+      bootId: machine.bootId,
       timeNamespace: "host",
     };
     this.clock = {
@@ -77,7 +80,14 @@ export class SimProcess {
   /** Runs `fn` now, or when the process goes on, or never. */
   enter(fn: () => void): void {
     if (!this.#alive) return;
-    if (this.#stops > 0) this.#pending.push({ due: -1, fn });
+    if (this.#stops > 0) this.#pending.push({ due: INPUT, fn });
+    else fn();
+  }
+
+  /** As `enter`, for what a stopped process was in the middle of: it comes before every timer and input. */
+  goOn(fn: () => void): void {
+    if (!this.#alive) return;
+    if (this.#stops > 0) this.#pending.push({ due: HERE, fn });
     else fn();
   }
 
@@ -93,11 +103,14 @@ export class SimProcess {
     if (this.#stops > 0) return false;
     const pending = this.#pending;
     this.#pending = [];
+    const here = pending.filter(({ due }) => due === HERE);
     const timers = pending.filter(({ due }) => due >= 0).sort((a, b) => a.due - b.due);
-    for (const { fn, due } of [...timers, ...pending.filter((each) => each.due < 0)])
+    const input = pending.filter(({ due }) => due === INPUT);
+    for (const { fn, due } of [...here, ...timers, ...input])
       this.#scheduler.after(0, () => {
-        if (due < 0) this.enter(fn);
-        else fn();
+        if (due >= 0) fn();
+        else if (due === HERE) this.goOn(fn);
+        else this.enter(fn);
       });
     return true;
   }

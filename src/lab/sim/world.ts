@@ -24,6 +24,7 @@ export class World {
   readonly net: Network;
   readonly probe: Probe;
   readonly #processes = new Map<string, SimProcess>();
+  readonly #asleep = new Map<Machine, readonly SimProcess[]>();
 
   constructor(options: WorldOptions) {
     this.seed = options.seed;
@@ -76,15 +77,38 @@ export class World {
     this.probe.world("fault.kill", { p: name, inc: process.incarnation });
   }
 
-  /** Closes the lid: the machine's monotonic clock and its processes stand still. */
+  /** Closes the lid: the monotonic clock of a process's machine stands still, and every process on it. */
   suspend(name: string): void {
-    this.process(name).machine.sleep();
-    this.pause(name);
+    const { machine } = this.process(name);
+    machine.sleep();
+    const asleep = this.#on(machine);
+    this.#asleep.set(machine, asleep);
+    for (const process of asleep) this.pause(process.name);
   }
 
   unsuspend(name: string): void {
-    this.process(name).machine.wake();
-    this.resume(name);
+    const { machine } = this.process(name);
+    machine.wake();
+    for (const process of this.#asleep.get(machine) ?? [])
+      if (this.#processes.get(process.name) === process) this.resume(process.name);
+    this.#asleep.delete(machine);
+  }
+
+  /**
+   * Takes the power from a machine: everything on it dies. It boots again at once, its wall clock off by `wallMs`; what of
+   * its disk is left is the disk's business.
+   */
+  powerOff(machine: Machine, wallMs = 0): void {
+    for (const { name } of this.#on(machine)) this.kill(name);
+    this.#asleep.delete(machine);
+    machine.reboot(wallMs);
+    this.probe.world("fault.net", { err: `power of ${machine.name} lost` });
+  }
+
+  #on(machine: Machine): SimProcess[] {
+    return [...this.#processes.values()].filter(
+      (process) => process.machine === machine && process.alive,
+    );
   }
 
   /** Moves a machine's wall clock. */

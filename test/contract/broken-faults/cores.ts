@@ -167,7 +167,8 @@ export const FAULTY_CORES: readonly BrokenDriver[] = [
     "release",
     (original) =>
       function (this: LeaseKeeper, lease, done) {
-        lease.tenure.returning = undefined;
+        // As if the first try had been sent too late to have freed anything.
+        lease.tenure.deadline = -Infinity;
         original.call(this, lease, done);
       },
   ),

@@ -97,6 +97,18 @@ export const KEEPING_FAULTS: readonly BrokenDriver[] = [
       },
     };
   }),
+  sabotaged(
+    "a renewal sets the ttl, whatever the lease had left",
+    "a renewal with a shorter ttl does not end a lease sooner",
+    Grant.prototype,
+    "restart",
+    () =>
+      function (this: Grant, now, terms) {
+        this.expiresAt = now + terms.ttlMs;
+        this.ttlMs = terms.ttlMs;
+        this.lockDelayMs = terms.lockDelayMs;
+      },
+  ),
   {
     ...sabotaged(
       "a repeated ask sets the ttl, whatever was renewed since",

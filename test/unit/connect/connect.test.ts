@@ -28,20 +28,44 @@ describe("connect", () => {
     const driver = await connect(url);
     expect([driver.name, driver.fencing]).toEqual(["redis", "volatile"]);
   });
+  it.each([
+    "redlock:redis://a,redis://b,redis://c",
+    "redlock:redis://u:p@a:1/0,rediss://b,redis://[::1]:7?quorum=3",
+  ])("makes the Redlock driver for %s", async (url) => {
+    const driver = await connect(url);
+    expect([driver.name, driver.fencing, driver.waiting]).toEqual(["redlock", "volatile", "poll"]);
+  });
+  it("makes a Redlock driver without tokens where locks only save work", async () => {
+    const url = "redlock:redis://a,redis://b,redis://c?efficiencyOnly=true";
+    expect((await connect(url)).fencing).toBe("none");
+  });
+  it("refuses a quorum of half of the servers, with the arithmetic", async () => {
+    const four = "redlock:redis://a,redis://b,redis://c,redis://d";
+    await expect(connect(`${four}?quorum=2`)).rejects.toThrow("2 + 2 = 4 is not more than 4");
+    await expect(connect("redlock:redis://a,redis://b")).rejects.toThrow("2 of 2");
+  });
   it("makes a Redis driver without tokens where locks only save work", async () => {
     expect((await connect("redis://h?efficiencyOnly=true")).fencing).toBe("none");
   });
   it.each([
-    "redlock:redis://a,redis://b",
     "postgres://h/db",
-    "postgres+advisory://h/db",
-    "etcd://a,b",
-    "zookeeper://a,b/c",
-    "dynamodb://eu-west-1/t",
-  ])("says that this build has no driver for %s", async (url) => {
-    await expect(connect(url)).rejects.toThrow(UnsupportedError);
-    await expect(connect(url)).rejects.toThrow("has no driver for");
+    "postgres://u:secret@h:5433/db?sslmode=require",
+    "postgresql://h?schema=my%20locks&tablePrefix=l_&autoCreate=false&maxSessions=2&pooler=session",
+  ])("makes the PostgreSQL driver for %s", async (url) => {
+    const driver = await connect(url);
+    expect([driver.name, driver.fencing]).toEqual(["postgres", "durable"]);
   });
+  it("makes the driver of advisory locks for postgres+advisory:", async () => {
+    const driver = await connect("postgres+advisory://u:secret@h/db?maxSessions=5");
+    expect([driver.name, driver.liveness]).toEqual(["postgres-advisory", "session"]);
+  });
+  it.each(["etcd://a,b", "zookeeper://a,b/c", "dynamodb://eu-west-1/t"])(
+    "says that this build has no driver for %s",
+    async (url) => {
+      await expect(connect(url)).rejects.toThrow(UnsupportedError);
+      await expect(connect(url)).rejects.toThrow("has no driver for");
+    },
+  );
   it.each([
     "mysql://h",
     "/var/lib/locks.db",
@@ -58,6 +82,16 @@ describe("connect", () => {
     "redis://h?replicas=some",
     "redis://h?cluster=1",
     "redis://h?family=6",
+    "postgres:db",
+    "postgres://h/db?autoCreate=perhaps",
+    "postgres://h/db?maxSessions=0",
+    "postgres://h/db?pooler=transaction",
+    "postgres://h/db?schema=",
+    "redlock:a,b,c",
+    "redlock:redis://a,redis://b,",
+    "redlock:redis://a,redis://b,redis://c?quorum=most",
+    "redlock:redis://a,redis://b,redis://c?quorum=4",
+    "redlock:redis://a,redis://b,redis://c?replicas=1",
   ])("refuses %j", async (url) => {
     await expect(connect(url)).rejects.toThrow(InvalidArgumentError);
   });

@@ -59,6 +59,22 @@ export const renew: ContractModule = {
       },
     },
     {
+      promise: "a renewal with a shorter ttl does not end a lease sooner",
+      excuse: noTtl,
+      async run(world: World): Promise<void> {
+        await world.steady(async (valid) => {
+          const name = world.name();
+          const [holder, other] = await pair(world);
+          const held = await holder.hold(name, { ttlMs: world.shortMs * 20 });
+          valid(world.shortMs * 20);
+          const [renewal] = await holder.renew({ ...held, ttlMs: world.shortMs });
+          assert.equal(renewal?.kind, "renewed");
+          await world.wait(world.shortMs + world.lagMs);
+          await other.busy(other.ask(name));
+        });
+      },
+    },
+    {
       promise: "a lease that is not renewed ends after its ttl, and not before",
       excuse: nobodyCounts,
       async run(world: World): Promise<void> {

@@ -98,8 +98,9 @@ export const shared: ContractModule = {
         const [one, two] = await pair(world);
         const before = await one.hold(name);
         await one.gives(before);
-        const readers = [await one.hold(name, READ), await two.hold(name, READ)];
-        for (const reader of readers) await one.gives(reader);
+        const readers = [await one.hold(name, READ), await two.hold(name, READ)] as const;
+        await one.gives(readers[0]);
+        await two.gives(readers[1]);
         const after = await two.hold(name);
         for (const reader of readers) {
           assert.ok(tokensOf(reader.got).first > tokensOf(before.got).last);

@@ -105,8 +105,15 @@ export const stoppedProcess: FaultModule = {
         const held = await world.acquire(holder, name);
         const sleeping = await world.waiting(sleeper, name);
         const waiting = await world.waiting(third, name);
-        if (world.fixture.declares.liveness === "session") await held.release();
-        else {
+        if (world.fixture.declares.liveness === "session") {
+          await held.release();
+          // Without a queue the third may have come first.
+          if (world.fixture.declares.waiting !== "queue")
+            await Promise.race([
+              sleeping.lease,
+              waiting.lease.then(async (lease) => lease.release()),
+            ]);
+        } else {
           sleeper.stop();
           await held.release();
           const lease = await world.settle(waiting.lease, world.turnMs(1), "the third gets in");

@@ -1,0 +1,91 @@
+import { InvalidArgumentError } from "../../core/errors.ts";
+
+/** A `Pool` of `pg`. Only its settings are used. */
+export interface PgPool {
+  readonly options: object;
+  readonly totalCount: number;
+  connect(): Promise<unknown>;
+}
+
+/** A `Client` of `pg`. Only its settings are used. */
+export interface PgClient {
+  readonly database?: string | undefined;
+  readonly host: string;
+  readonly port: number;
+  connect(): Promise<unknown>;
+}
+
+/** What `postgres` returns. Only its settings are used. */
+export interface PostgresJs {
+  readonly options: object;
+  unsafe(query: string): unknown;
+  reserve(): Promise<unknown>;
+}
+
+/** What the drivers take. It need not be connected, and it is never closed or otherwise touched. */
+export type PostgresClient = PgPool | PgClient | PostgresJs;
+
+/** A named statement. A simulator answers by the name; a server is given the text. It returns one text column, or nothing. */
+export interface Statement {
+  readonly name: string;
+  readonly text: string;
+}
+
+/** One statement and its parameters: all text, since every statement casts its own. */
+export interface Call {
+  readonly statement: Statement;
+  readonly args: readonly (string | null)[];
+}
+
+/** One session of ours, without a queue, retries or a second life: when it ends, it has ended. One request at a time. */
+export interface Wire {
+  /** The pid that the server, or a pooler in its name, gave at start-up. */
+  readonly pid: number;
+  /** One statement by the extended protocol; `prepare` keeps its plan under its name. The first column of each row. */
+  run(call: Call, prepare: boolean): Promise<readonly string[]>;
+  /** Several statements in one message: one implicit transaction. The first column of every row, in order. */
+  script(text: string): Promise<readonly string[]>;
+  /** Once: what is notified on the channel. */
+  listen(channel: string, onMessage: (payload: string) => void): Promise<void>;
+  /** Ends it at once, whatever is under way. */
+  destroy(): void;
+}
+
+/** Makes sessions with the settings of a user's client. */
+export interface Dialer {
+  /** `onEnd` is called once, when the session has ended for whatever reason. Rejects with the cause. */
+  dial(onEnd: (cause: unknown) => void): Promise<Wire>;
+}
+
+/** The settings of every session of ours. */
+export const CONNECT_TIMEOUT_MS = 5000;
+/** A peer that vanished without a word is noticed by TCP after this silence, also where nothing is asked of it. */
+export const KEEPALIVE_MS = 10_000;
+/** How sessions show in `pg_stat_activity`. */
+export const APPLICATION_NAME = "ringfence";
+
+function has(value: unknown, ...methods: string[]): boolean {
+  return (
+    value !== null &&
+    (typeof value === "object" || typeof value === "function") &&
+    methods.every((method) => typeof (value as Record<string, unknown>)[method] === "function")
+  );
+}
+
+/**
+ * Which library a client is of, and sessions with its settings.
+ * @throws InvalidArgumentError for anything else
+ */
+export async function dialerOf(client: PostgresClient): Promise<Dialer> {
+  if (has(client, "unsafe", "reserve")) {
+    const { postgresJsDialer } = await import("./postgres-js.ts");
+    return postgresJsDialer(client);
+  }
+  if (has(client, "connect", "query")) {
+    const { pgDialer } = await import("./pg.ts");
+    return pgDialer(client);
+  }
+  throw new InvalidArgumentError(
+    "Expected a Pool or Client of `pg`, or what `postgres` (postgres.js) returns.",
+  );
+}

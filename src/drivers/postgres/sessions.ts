@@ -1,0 +1,154 @@
+import type { Clock } from "../../core/clock.ts";
+import { CONNECT_TIMEOUT_MS, type Dialer } from "./client.ts";
+import { type Connection, dial } from "./connection.ts";
+import { LinkError } from "./errors.ts";
+
+/** What a new session is told and asked before it is used. */
+export type Greeting = (connection: Connection, dueAt: number) => Promise<void>;
+
+/** Somebody who waits for a session. */
+interface Waiting {
+  readonly take: (connection: Connection) => void;
+  readonly fail: (error: Error) => void;
+}
+
+/**
+ * A few sessions of our own, made when they are needed: one step has one to itself. Renewals go first, since a lease
+ * hangs on each.
+ */
+export class Sessions {
+  readonly #dialer: Dialer;
+  readonly #clock: Clock;
+  readonly #max: number;
+  readonly #greet: Greeting;
+  readonly #idle: Connection[] = [];
+  readonly #all = new Set<Connection>();
+  readonly #urgent: Waiting[] = [];
+  readonly #waiting: Waiting[] = [];
+  #making = 0;
+  #closed = false;
+
+  constructor(parts: {
+    readonly dialer: Dialer;
+    readonly clock: Clock;
+    readonly max: number;
+    readonly greet: Greeting;
+  }) {
+    this.#dialer = parts.dialer;
+    this.#clock = parts.clock;
+    this.#max = parts.max;
+    this.#greet = parts.greet;
+  }
+
+  /**
+   * Runs `step` with a session.
+   * @throws LinkError that says that nothing was sent, when none is to be had before `dueAt`
+   */
+  async use<T>(
+    dueAt: number,
+    step: (connection: Connection) => Promise<T>,
+    urgent = false,
+  ): Promise<T> {
+    const connection = this.#spare() ?? (await this.#wait(dueAt, urgent));
+    try {
+      return await step(connection);
+    } finally {
+      this.#give(connection);
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    const closed = new LinkError("the session with PostgreSQL was closed", { sent: true });
+    for (const connection of this.#all) connection.end(closed);
+    this.#all.clear();
+    const refused = new LinkError("the driver was closed", { sent: false });
+    for (const { fail } of [...this.#urgent.splice(0), ...this.#waiting.splice(0)]) fail(refused);
+  }
+
+  /** A session that nobody uses; those that ended meanwhile are forgotten. */
+  #spare(): Connection | undefined {
+    for (let found = this.#idle.pop(); found !== undefined; found = this.#idle.pop()) {
+      if (found.open) return found;
+      this.#all.delete(found);
+    }
+    return undefined;
+  }
+
+  async #wait(dueAt: number, urgent: boolean): Promise<Connection> {
+    if (this.#closed) throw new LinkError("the driver was closed", { sent: false });
+    return await new Promise<Connection>((resolve, reject) => {
+      const queue = urgent ? this.#urgent : this.#waiting;
+      const timer = this.#clock.timer(Math.max(0, dueAt - this.#clock.mono()), () => {
+        queue.splice(queue.indexOf(waiting), 1);
+        const text = "no session with PostgreSQL was to be had in time";
+        reject(new LinkError(text, { sent: false, late: true }));
+      });
+      const waiting: Waiting = {
+        take: (connection) => {
+          timer.cancel();
+          resolve(connection);
+        },
+        fail: (error) => {
+          timer.cancel();
+          reject(error);
+        },
+      };
+      queue.push(waiting);
+      this.#grow();
+    });
+  }
+
+  #grow(): void {
+    const wanted = this.#urgent.length + this.#waiting.length;
+    if (wanted > this.#making && this.#all.size + this.#making < this.#max) void this.#make();
+  }
+
+  /** Never rejects: who waits longest is told. */
+  async #make(): Promise<void> {
+    this.#making += 1;
+    try {
+      const connection = await dial(this.#dialer, this.#clock);
+      if (this.#closed) {
+        connection.end(new LinkError("the driver was closed", { sent: false }));
+        return;
+      }
+      this.#all.add(connection);
+      try {
+        await this.#greet(connection, this.#clock.mono() + CONNECT_TIMEOUT_MS);
+      } catch (error) {
+        this.#all.delete(connection);
+        const cause = new LinkError("the session could not be set up", { sent: false });
+        connection.end(cause);
+        throw error;
+      }
+      this.#making -= 1;
+      this.#give(connection);
+    } catch (error) {
+      this.#making -= 1;
+      this.#next()?.fail(notSent(error) as Error);
+      this.#grow();
+    }
+  }
+
+  #next(): Waiting | undefined {
+    return this.#urgent.shift() ?? this.#waiting.shift();
+  }
+
+  #give(connection: Connection): void {
+    if (!connection.open) {
+      this.#all.delete(connection);
+      this.#grow();
+      return;
+    }
+    const next = this.#next();
+    if (next === undefined) this.#idle.push(connection);
+    else next.take(connection);
+  }
+}
+
+/** Whatever failed while a session was set up, no step of ours had begun. */
+function notSent(error: unknown): unknown {
+  if (!(error instanceof LinkError) || !error.sent) return error;
+  return new LinkError(error.message, { sent: false, late: error.late, cause: error });
+}

@@ -1,0 +1,92 @@
+import type { Call } from "./client.ts";
+import type { Connection } from "./connection.ts";
+import { LinkError } from "./errors.ts";
+import { LockStep } from "./lock-step.ts";
+import { encoded } from "./options.ts";
+import type { Sight } from "./sight.ts";
+import type { Statements } from "./sql.ts";
+
+/** The longest wait for a row that another step has, in milliseconds. */
+const LOCK_TIMEOUT_MS = 5000;
+
+/** A statement with its parameters put in. */
+export function inlined({ statement, args }: Call): string {
+  return statement.text.replace(/\$(\d+)/g, (_, n: string) => encoded(args[Number(n) - 1] ?? null));
+}
+
+/** Which name and grant a step is about. */
+interface About {
+  readonly key: string;
+  readonly grantId: string;
+  /** Whether the name's row is made where it is missing. */
+  readonly make: boolean;
+}
+
+/**
+ * One transaction on one name, in two messages: it takes the row and looks, `decide` says what changes, it writes and
+ * commits. The first message changes nothing that counts, so whatever ends it, nothing was applied.
+ */
+export async function inStep<T>(
+  connection: Connection,
+  sql: Statements,
+  about: About,
+  dueAt: number,
+  decide: (lock: LockStep) => T,
+): Promise<{ readonly decided: T; readonly lock: LockStep; readonly written: string }> {
+  const { key, grantId, make } = about;
+  const calls: Call[] = [{ statement: sql.begin, args: [String(LOCK_TIMEOUT_MS)] }];
+  if (make) calls.push({ statement: sql.makeRow, args: [key] });
+  calls.push(
+    { statement: sql.lockRow, args: [key] },
+    { statement: sql.look, args: [key, grantId] },
+  );
+  return await transaction(connection, dueAt, async () => {
+    const seen = (await unapplied(connection.script(script(calls), dueAt))).at(-1);
+    if (seen === undefined) throw new Error("the server showed nothing");
+    const lock = new LockStep(sql, key, grantId, JSON.parse(seen) as Sight);
+    const decided = decide(lock);
+    const writes = lock.writes();
+    if (writes.length === 0) {
+      await unapplied(connection.script("ROLLBACK", dueAt));
+      return { decided, lock, written: "" };
+    }
+    const rows = await connection.script(
+      script([...writes, { statement: sql.commit, args: [] }]),
+      dueAt,
+    );
+    // A grant is the last thing written before the commit.
+    return { decided, lock, written: rows.at(-1) ?? "" };
+  });
+}
+
+function script(calls: readonly Call[]): string {
+  return calls.map(inlined).join(";\n");
+}
+
+/** Leaves no transaction open, whatever `body` came to. */
+async function transaction<T>(
+  connection: Connection,
+  dueAt: number,
+  body: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await body();
+  } catch (error) {
+    if (connection.open)
+      await connection.script("ROLLBACK", dueAt).catch(() => {
+        connection.end(new LinkError("a transaction could not be ended", { sent: true }));
+      });
+    throw error;
+  }
+}
+
+/** Before the message that commits, nothing is applied, even if the session is lost. */
+async function unapplied<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    if (error instanceof LinkError && error.sent)
+      throw new LinkError(error.message, { sent: false, late: error.late, cause: error });
+    throw error;
+  }
+}

@@ -1,0 +1,93 @@
+import type { Answer, Database, Session, Work } from "./client.ts";
+import { ended, isTimeout, rolledBack } from "./errors.ts";
+import { BEGIN } from "./sql.ts";
+
+/** A connection of `pg`, as far as the guard uses it. */
+export interface PgClient {
+  query(
+    text: string,
+    values?: unknown[],
+  ): Promise<{
+    readonly rows: unknown[];
+    readonly rowCount: number | null;
+    /** What the server did, which need not be what was asked: a COMMIT may answer `"ROLLBACK"`. */
+    readonly command: string;
+  }>;
+  /** From 8.19 on: `"I"` idle, `"T"` in a transaction, `"E"` in a failed one. */
+  getTransactionStatus?(): string | null;
+}
+
+interface PgPoolClient extends PgClient {
+  release(destroy?: boolean): void;
+  on(event: "error", listener: (error: Error) => void): unknown;
+  off(event: "error", listener: (error: Error) => void): unknown;
+}
+
+/** A `Pool` of `pg`, as far as the guard uses it. */
+export interface PgPool {
+  connect(): Promise<PgPoolClient>;
+  readonly totalCount: number;
+}
+
+export function pgSession(client: PgClient): Session {
+  return {
+    async query(text, values = []): Promise<Answer> {
+      const { rows, rowCount } = await client.query(text, [...values]);
+      return { rows: rows as Answer["rows"], count: rowCount ?? 0 };
+    },
+    open() {
+      const status = client.getTransactionStatus?.();
+      return typeof status === "string" ? status !== "I" : undefined;
+    },
+  };
+}
+
+export function pgDatabase(pool: PgPool): Database {
+  return {
+    async transaction<T>(work: Work<T>): Promise<T> {
+      const client = await pool.connect().catch((error: unknown) => {
+        throw work.failed("begin", error);
+      });
+      // The server may end the session while no statement runs; without a listener that would end the process.
+      let broken = false;
+      const note = (): void => {
+        broken = true;
+      };
+      client.on("error", note);
+      try {
+        return await transaction(client, work, { note, broken: () => broken });
+      } finally {
+        client.off("error", note);
+        client.release(broken);
+      }
+    },
+  };
+}
+
+async function transaction<T>(
+  client: PgPoolClient,
+  work: Work<T>,
+  session: { readonly note: () => void; readonly broken: () => boolean },
+): Promise<T> {
+  try {
+    await client.query(`${BEGIN}; ${work.settings}`);
+  } catch (error) {
+    session.note();
+    throw work.failed("begin", error);
+  }
+  let value: T;
+  try {
+    value = await work.body(pgSession(client), client);
+    if (pgSession(client).open() === false) throw ended();
+  } catch (error) {
+    // A session that cannot even do that must not go back into the pool.
+    await client.query("ROLLBACK").catch(session.note);
+    throw session.broken() || isTimeout(error) ? work.interrupted(error) : error;
+  }
+  const done = await client.query("COMMIT").catch((error: unknown) => {
+    session.note();
+    throw work.failed("commit", error);
+  });
+  if (done.command === "ROLLBACK") throw rolledBack();
+  return value;
+}

@@ -1,0 +1,85 @@
+import { BackendConfigError } from "../../core/errors.ts";
+import { parseToken } from "../../core/fencing-token.ts";
+import { type Database, databaseOf, type PostgresDatabase, type Session } from "./client.ts";
+import { failure, isMissingTable } from "./errors.ts";
+import { FORMAT, type Statements } from "./sql.ts";
+import type { Timeouts } from "./transaction.ts";
+
+/** A database whose tables are there, and the timeouts that its sessions begin with. */
+export interface Prepared {
+  readonly database: Database;
+  readonly timeouts: Timeouts;
+}
+
+/** The tables: looked at once per pool. */
+export class Schema {
+  readonly #sql: Statements;
+  readonly #autoCreate: boolean;
+  readonly #known = new WeakMap<object, Promise<Prepared>>();
+
+  constructor(sql: Statements, autoCreate: boolean) {
+    this.#sql = sql;
+    this.#autoCreate = autoCreate;
+  }
+
+  /** @throws BackendConfigError for missing tables that may not be created, or a later format */
+  async prepare(db: PostgresDatabase): Promise<Prepared> {
+    const database = databaseOf(db);
+    const known = this.#known.get(db);
+    if (known !== undefined) return await known;
+    const preparing = this.#look(database);
+    this.#known.set(db, preparing);
+    try {
+      return await preparing;
+    } catch (error) {
+      // A server that was not there may be there next time.
+      this.#known.delete(db);
+      throw error;
+    }
+  }
+
+  async #look(database: Database): Promise<Prepared> {
+    try {
+      await this.#inTransaction(database, async (session) => {
+        const { rows } = await session.query(this.#sql.format);
+        checkFormat(parseToken(rows[0]?.["token"]) ?? BigInt(FORMAT));
+      });
+    } catch (error) {
+      if (!isMissingTable(error) || !this.#autoCreate) throw failure("open", error);
+      await this.#inTransaction(database, async (session) => {
+        await session.query(this.#sql.schema);
+      }).catch((cause: unknown) => {
+        throw failure("open", cause);
+      });
+    }
+    const timeouts = await this.#inTransaction(database, timeoutsOf);
+    return { database, timeouts };
+  }
+
+  async #inTransaction<T>(database: Database, body: (session: Session) => Promise<T>): Promise<T> {
+    return await database.transaction({
+      settings: "SET LOCAL client_min_messages = warning",
+      body,
+      interrupted: (error) => error,
+      failed: (what, cause) => failure(what, cause),
+    });
+  }
+}
+
+async function timeoutsOf(session: Session): Promise<Timeouts> {
+  const ms = (name: string): string =>
+    `(extract(epoch FROM current_setting('${name}')::interval) * 1000)::bigint::text`;
+  const { rows } = await session.query(
+    `SELECT ${ms("lock_timeout")} AS lock, ${ms("statement_timeout")} AS statement, ${ms("idle_in_transaction_session_timeout")} AS idle`,
+  );
+  const of = (name: string): number => Number(rows[0]?.[name] ?? 0);
+  return { lock: of("lock"), statement: of("statement"), idle: of("idle") };
+}
+
+function checkFormat(format: bigint): void {
+  if (format <= BigInt(FORMAT)) return;
+  throw new BackendConfigError(
+    `The guard's tables have format ${format.toString()}; this version knows ${FORMAT}. Update ringfence here.`,
+    { operation: "open", outcome: "not-applied" },
+  );
+}

@@ -1,0 +1,142 @@
+import net from "node:net";
+import { systemClock } from "../../runtime/system-clock.ts";
+import type { Framed, Framing } from "./framing.ts";
+
+/** What one direction of a way does to messages. */
+export interface Gate {
+  /** Nothing gets through any more, and nobody is told. */
+  cut: boolean;
+  /** Keeps the messages for which it is true, and what is behind them on their connection. */
+  hold: ((message: Framed) => boolean) | null;
+  /** Loses the messages for which it is true. */
+  dropIf: ((message: Framed) => boolean) | null;
+  delayMs: number;
+  /** The connection is silent once it has carried so many bytes. */
+  cutAfterBytes: number;
+}
+
+interface Pair {
+  readonly client: net.Socket;
+  readonly server: net.Socket;
+  readonly framing: Framing;
+  /** A stream cannot lose a message and go on: what lost one carries nothing any more, either way. */
+  silent: boolean;
+  readonly bytes: Record<Direction, number>;
+  readonly tail: Record<Direction, Promise<void>>;
+}
+
+/** `up`: from client to server. */
+type Direction = "up" | "down";
+
+/**
+ * A way between one client and one server that can be disturbed message by message: delayed, dropped, cut in one
+ * direction or both, silent after some bytes, a message held back and let go. It needs no special rights.
+ */
+export class Proxy {
+  readonly port: number;
+  readonly up: Gate = openGate();
+  readonly down: Gate = openGate();
+  readonly #listener: net.Server;
+  readonly #framing: () => Framing;
+  readonly #pairs = new Set<Pair>();
+  readonly #held: Record<Direction, (() => void)[]> = { up: [], down: [] };
+  #target: number;
+
+  private constructor(listener: net.Server, target: number, framing: () => Framing) {
+    this.#listener = listener;
+    this.port = (listener.address() as net.AddressInfo).port;
+    this.#target = target;
+    this.#framing = framing;
+    listener.on("connection", (client: net.Socket) => {
+      this.#join(client);
+    });
+  }
+
+  static async to(target: number, framing: () => Framing): Promise<Proxy> {
+    const listener = net.createServer();
+    await new Promise<void>((resolve, reject) => {
+      listener.once("error", reject).listen(0, "127.0.0.1", resolve);
+    });
+    return new Proxy(listener, target, framing);
+  }
+
+  /** New connections lead elsewhere, and those that there are end: an address moved to another server. */
+  retarget(port: number): void {
+    this.#target = port;
+    for (const { client, server } of this.#pairs) {
+      client.resetAndDestroy();
+      server.resetAndDestroy();
+    }
+  }
+
+  /** Lets go of what one direction keeps, oldest first, and keeps nothing more. */
+  release(direction: Direction): void {
+    this[direction].hold = null;
+    for (const go of this.#held[direction].splice(0)) go();
+  }
+
+  async close(): Promise<void> {
+    for (const { client, server } of this.#pairs) {
+      client.destroy();
+      server.destroy();
+    }
+    await new Promise<void>((resolve) => {
+      this.#listener.close(() => {
+        resolve();
+      });
+    });
+  }
+
+  #join(client: net.Socket): void {
+    const server = net.connect(this.#target, "127.0.0.1");
+    const pair: Pair = {
+      client,
+      server,
+      framing: this.#framing(),
+      silent: false,
+      bytes: { up: 0, down: 0 },
+      tail: { up: Promise.resolve(), down: Promise.resolve() },
+    };
+    this.#pairs.add(pair);
+    const end = (): void => {
+      if (!this.#pairs.delete(pair)) return;
+      // What is kept must still arrive when it is let go, so the far side ends behind it.
+      void pair.tail.up.then(() => server.end());
+      void pair.tail.down.then(() => client.destroy());
+    };
+    for (const socket of [client, server]) {
+      socket.setNoDelay(true);
+      socket.on("error", () => undefined);
+      socket.on("close", end);
+    }
+    client.on("data", (data: Buffer) => {
+      for (const message of pair.framing.up(data)) this.#carry(pair, "up", message);
+    });
+    server.on("data", (data: Buffer) => {
+      for (const message of pair.framing.down(data)) this.#carry(pair, "down", message);
+    });
+  }
+
+  #carry(pair: Pair, direction: Direction, message: Framed): void {
+    const gate = this[direction];
+    pair.bytes[direction] += message.data.length;
+    if (gate.cut || gate.dropIf?.(message) === true) pair.silent = true;
+    if (pair.bytes[direction] > gate.cutAfterBytes) pair.silent = true;
+    if (pair.silent) return;
+    const to = direction === "up" ? pair.server : pair.client;
+    let pause: Promise<void> | undefined;
+    if (gate.hold?.(message) === true)
+      pause = new Promise((resolve) => this.#held[direction].push(resolve));
+    else if (gate.delayMs > 0)
+      pause = new Promise((resolve) => void systemClock.timer(gate.delayMs, resolve, true));
+    pair.tail[direction] = pair.tail[direction]
+      .then(async () => pause)
+      .then(() => {
+        if (!to.destroyed && to.writable) to.write(message.data);
+      });
+  }
+}
+
+function openGate(): Gate {
+  return { cut: false, hold: null, dropIf: null, delayMs: 0, cutAfterBytes: Infinity };
+}

@@ -1,0 +1,361 @@
+import { systemClock } from "../../runtime/system-clock.ts";
+import type { LockTerms } from "../clients/client.ts";
+import type { Hold, Order, Play, PlayClient, PlayHeld, PlayMessage } from "../scenarios/play.ts";
+import type { Arm, ArmName, Scenario } from "../scenarios/scenario.ts";
+import type { ClientChild } from "./client-process.ts";
+import type { Journal } from "./journal.ts";
+import type { HeldFacts, Task } from "./messages.ts";
+import { keyOn, Observer, recordOn } from "./observer.ts";
+import { type Props, setUp } from "./props.ts";
+import type { Gate, Proxy } from "./proxy.ts";
+import { call, info } from "./redis-client.ts";
+
+/** Which store Ringfence's arm uses. */
+export type RealStore = "redis" | "sqlite";
+
+/** The lock of most scenarios. */
+const LOCK = "L";
+/** What fills a server up. */
+const JUNK_BYTES = 20_000;
+const JUNK_KEYS = 400;
+
+/** A lease in a client process. */
+class RemoteHeld implements PlayHeld {
+  readonly id: number;
+  readonly lock: string;
+  readonly grant: string;
+  readonly token: bigint | undefined;
+  readonly #child: ClientChild;
+
+  constructor(child: ClientChild, { id, lock, grant, token }: HeldFacts) {
+    this.#child = child;
+    this.id = id;
+    this.lock = lock;
+    this.grant = grant;
+    this.token = token === null ? undefined : BigInt(token);
+  }
+
+  async believes(): Promise<boolean> {
+    return (await this.#child.do({ do: "believes", held: this.id })) === true;
+  }
+
+  async renew(ms: number): Promise<void> {
+    await this.#child.do({ do: "renew", held: this.id, ms });
+  }
+
+  async release(): Promise<void> {
+    await this.#child.do({ do: "release", held: this.id });
+  }
+
+  async handOver(): Promise<string> {
+    return String(await this.#child.do({ do: "handOver", held: this.id }));
+  }
+}
+
+/** Real servers and processes as a scenario acts on them; the same steps as in the simulated world. */
+export class RealStage implements Play {
+  readonly armName: ArmName;
+  readonly ours: boolean;
+  demands = 0;
+  /** Called whenever something has come to its end. */
+  onSettled: () => void = () => undefined;
+  readonly #props: Props;
+  readonly #journal: Journal;
+  readonly #open = new Set<string>();
+  readonly #last = new Map<string, string>();
+  readonly #closers: (() => Promise<void>)[] = [];
+  readonly #startedAt: number;
+  readonly #url: (port: number) => string;
+  #observer: Observer | undefined;
+
+  private constructor(armName: ArmName, props: Props) {
+    this.armName = armName;
+    this.#props = props;
+    this.#journal = props.journal;
+    this.ours = props.store !== null;
+    this.#url = props.url;
+    this.#startedAt = systemClock.mono();
+  }
+
+  /** Starts everything that an arm needs. @throws BackendConfigError where there is no redis-server */
+  static async open(
+    scenario: Scenario,
+    armName: ArmName,
+    how: { readonly folder: string; readonly store: RealStore; readonly shim: string | undefined },
+  ): Promise<RealStage> {
+    const stage = new RealStage(armName, await setUp(scenario, armName, how));
+    const { property } = scenario;
+    if (property === "P6" || property === "P14") stage.#observe(scenario.arms[armName]);
+    return stage;
+  }
+
+  get servers(): readonly string[] {
+    return this.#props.redis.length === 0 ? ["S"] : this.#props.redis.map(({ name }) => name);
+  }
+
+  get server(): string {
+    return this.servers[0] ?? "S";
+  }
+
+  get now(): number {
+    return systemClock.mono() - this.#startedAt;
+  }
+
+  /** What has not come to its end. */
+  get unfinished(): readonly string[] {
+    return [...this.#open];
+  }
+
+  /** Files with the events of this run. */
+  get files(): readonly string[] {
+    return this.#props.files;
+  }
+
+  client(name: string): PlayClient {
+    const child = this.#child(name);
+    const held = (facts: unknown): PlayHeld | null => {
+      if (facts === null) return null;
+      const lease = new RemoteHeld(child, facts as HeldFacts);
+      this.#last.set(lease.lock, lease.grant);
+      return lease;
+    };
+    return {
+      acquire: async (lock, terms) => held(await child.do({ do: "acquire", lock, terms })),
+      resume: async (text, lock, terms) =>
+        held(await child.do({ do: "resume", text, lock, terms })),
+    };
+  }
+
+  async acquire(name: string, terms: LockTerms, lock: string = LOCK): Promise<PlayHeld> {
+    const held = await this.client(name).acquire(lock, terms);
+    if (held === null) throw new Error(`${name} did not get ${lock}`);
+    return held;
+  }
+
+  async acquireAll(
+    name: string,
+    locks: readonly string[],
+    terms: LockTerms,
+  ): Promise<() => Promise<void>> {
+    await this.#child(name).do({ do: "acquireAll", locks, terms });
+    return async () => {
+      await this.#child(name).do({ do: "releaseAll" });
+    };
+  }
+
+  async section(name: string, terms: LockTerms, workMs = 10): Promise<void> {
+    const held = await this.acquire(name, terms);
+    const from = await this.open(name, held);
+    await this.sleep(name, workMs);
+    await this.write(name, held, from);
+    await held.release();
+  }
+
+  async open(name: string, held: PlayHeld, res = "R"): Promise<number> {
+    await this.claim(name, held, res);
+    return await this.read(name, held, res);
+  }
+
+  async claim(name: string, held: PlayHeld, res = "R"): Promise<boolean> {
+    return (await this.#with(name, held, (id) => ({ do: "claim", held: id, res }))) === true;
+  }
+
+  async read(name: string, held: PlayHeld, res = "R"): Promise<number> {
+    return Number(await this.#with(name, held, (id) => ({ do: "read", held: id, res })));
+  }
+
+  async write(name: string, held: PlayHeld, from: number, res = "R"): Promise<number | null> {
+    const ver = await this.#with(name, held, (id) => ({ do: "write", held: id, res, from }));
+    return typeof ver === "number" ? ver : null;
+  }
+
+  async byHand(name: string, work: (from: number) => Promise<void>, res = "R"): Promise<void> {
+    const child = this.#child(name);
+    const from = Number(await child.do({ do: "byHand", res, from: null }));
+    await work(from);
+    await child.do({ do: "byHand", res, from });
+  }
+
+  async order(name: string, held: PlayHeld, business: string, { key, body }: Order): Promise<void> {
+    await this.#with(name, held, (id) => ({ do: "order", held: id, business, key, body }));
+  }
+
+  async revoke(name: string, lock: string = LOCK): Promise<void> {
+    await this.#child(name).do({ do: "revoke", lock });
+    const grant = this.#last.get(lock);
+    if (grant !== undefined) this.#journal.revoked(name, lock, grant);
+  }
+
+  async sleep(name: string, ms: number): Promise<void> {
+    await this.#child(name).do({ do: "sleep", ms });
+  }
+
+  async after(ms: number): Promise<void> {
+    await new Promise<void>((resolve) => {
+      systemClock.timer(Math.max(0, ms), resolve, true);
+    });
+  }
+
+  async stall(name: string, ms: number): Promise<void> {
+    this.pauseFor(name, ms);
+    await this.sleep(name, 0);
+  }
+
+  pauseFor(name: string, ms: number): void {
+    const child = this.#child(name);
+    this.#journal.world("fault.pause", name);
+    child.stop();
+    void this.after(ms).then(() => {
+      this.#journal.world("fault.resume", name);
+      child.continue();
+    });
+  }
+
+  kill(name: string): void {
+    this.#journal.world("fault.kill", name);
+    void this.#child(name).kill();
+  }
+
+  hold(from: string, to: string, match: string | ((message: PlayMessage) => boolean)): Hold {
+    const { gate, proxy, direction } = this.#way(from, to);
+    let catches: () => void = () => undefined;
+    const caught = new Promise<void>((resolve) => (catches = resolve));
+    gate.hold = (message) => {
+      const held = typeof match === "string" ? message.label === match : match(message);
+      if (held) catches();
+      return held;
+    };
+    this.#journal.world("fault.net", "world", `${from} → ${to}: held back`);
+    const release = (): void => {
+      proxy.release(direction);
+    };
+    return Object.assign(release, { caught });
+  }
+
+  drop(from: string, to: string, match: (message: PlayMessage) => boolean, count = 1): void {
+    let left = count;
+    this.#journal.world("fault.net", "world", `${from} → ${to}: ${count} lost`);
+    this.#way(from, to).gate.dropIf = (message) => {
+      if (left === 0 || !match(message)) return false;
+      left -= 1;
+      return true;
+    };
+  }
+
+  cut(a: string, b: string, oneWay = false): void {
+    this.#journal.world("fault.net", "world", `${a} ${oneWay ? "→" : "↔"} ${b} cut`);
+    this.#way(a, b).gate.cut = true;
+    if (!oneWay) this.#way(b, a).gate.cut = true;
+  }
+
+  step(name: string, ms: number): void {
+    const clock = this.#props.clocks.get(name);
+    if (clock === undefined) throw new Error(`The clock of ${name} cannot be moved.`);
+    clock.set(ms);
+    this.#journal.world(
+      "fault.net",
+      "world",
+      `wall clock of ${name} ${ms >= 0 ? "+" : ""}${ms} ms`,
+    );
+  }
+
+  /** What is left is what a server without persistence has: nothing. */
+  async restartServer(name: string): Promise<void> {
+    const server = this.#props.redis.find((each) => each.name === name);
+    this.#journal.world("fault.kill", name);
+    await server?.kill();
+    await server?.start();
+  }
+
+  async failOver(): Promise<void> {
+    const { redis, ways } = this.#props;
+    const [primary, replica] = redis;
+    if (primary === undefined) throw new Error("A file does not fail over.");
+    this.#journal.world("fault.kill", primary.name);
+    await primary.kill();
+    if (replica === undefined) {
+      await primary.start();
+      return;
+    }
+    redis.shift();
+    await call(replica.port, ["REPLICAOF", "NO", "ONE"]);
+    for (const [way, proxy] of ways)
+      if (way.endsWith(`>${primary.name}`) && !way.startsWith("S")) proxy.retarget(replica.port);
+    this.#journal.world("fault.net", "world", `${replica.name} promoted`);
+    this.#observer?.turnTo(this.#look(replica.port));
+    // As a Sentinel does: the others follow the new primary.
+    const others = redis.slice(1);
+    await Promise.all(
+      others.map(async (other) => other.copy(replica.port, replica, others.length)),
+    );
+  }
+
+  async fillMemory(): Promise<void> {
+    const [server] = this.#props.redis;
+    if (server === undefined) throw new Error("A file has no memory limit.");
+    this.#journal.world("fault.net", "world", `${server.name} is out of memory`);
+    const used = /^used_memory:(\d+)/m.exec(await info(server.port, "memory"));
+    await call(server.port, ["CONFIG", "SET", "maxmemory-samples", 10]);
+    // Ringfence refuses a server that evicts.
+    const policy = this.ours ? "noeviction" : "volatile-lru";
+    await call(server.port, ["CONFIG", "SET", "maxmemory-policy", policy]);
+    await call(server.port, ["CONFIG", "SET", "maxmemory", Number(used?.[1] ?? 0) + 1_000_000]);
+    const value = "x".repeat(JUNK_BYTES);
+    for (let n = 0; n < JUNK_KEYS; n += 1) {
+      const set = ["SET", `junk:${n}`, value, "PX", 60_000] as const;
+      const stored = await call(server.port, set).catch(() => null);
+      if (stored === null || (await call(server.port, ["EXISTS", LOCK])) === (this.ours ? -1 : 0))
+        return;
+    }
+  }
+
+  async must(what: string, work: Promise<unknown>): Promise<void> {
+    this.#open.add(what);
+    this.demands += 1;
+    await work;
+    this.#open.delete(what);
+    this.onSettled();
+  }
+
+  /** Ends every process and server that was started. */
+  async close(): Promise<void> {
+    await this.#observer?.close();
+    for (const close of this.#closers) await close();
+    await this.#props.close();
+  }
+
+  #child(name: string): ClientChild {
+    const child = this.#props.clients.get(name);
+    if (child === undefined)
+      throw new RangeError(`No client ${name}: \`real.clients\` names them.`);
+    return child;
+  }
+
+  async #with(name: string, held: PlayHeld, task: (id: number) => Task): Promise<unknown> {
+    if (!(held instanceof RemoteHeld)) throw new TypeError("a lease of another stage");
+    return await this.#child(name).do(task(held.id));
+  }
+
+  /** What carries messages from one to the other. */
+  #way(from: string, to: string): { gate: Gate; proxy: Proxy; direction: "up" | "down" } {
+    const { ways } = this.#props;
+    const there = ways.get(`${from}>${to}`);
+    if (there !== undefined) return { gate: there.up, proxy: there, direction: "up" };
+    const back = ways.get(`${to}>${from}`);
+    if (back === undefined) throw new RangeError(`Nothing goes from ${from} to ${to}.`);
+    return { gate: back.down, proxy: back, direction: "down" };
+  }
+
+  #observe({ lock }: Arm): void {
+    if (lock.kind === "redlock" && !this.ours) return;
+    const look = this.#look(this.#props.redis[0]?.port ?? 0);
+    this.#observer = new Observer(LOCK, this.#journal, look);
+  }
+
+  #look(port: number): ReturnType<typeof keyOn> {
+    if (!this.ours) return keyOn(port, LOCK);
+    const record = recordOn(this.#url(port), LOCK);
+    this.#closers.push(async () => record.close());
+    return record.look;
+  }
+}

@@ -1,0 +1,93 @@
+import net from "node:net";
+import type { ClientProcess, RedisPort } from "../clients/client.ts";
+import { type RedisCommand, type RedisReply, SCRIPTS } from "../servers/redis-state.ts";
+import { decodeValue, encodeCommand, type RespValue } from "./resp.ts";
+
+/**
+ * Commands on a connection of their own, which is ended afterwards; resolves to the last one's answer. Two calls travel on
+ * two connections, and what was lost of one cannot be taken for an answer to another.
+ * @throws Error for an error reply, or when the connection ends without an answer
+ */
+export async function call(
+  port: number,
+  ...commands: readonly (readonly (string | number)[])[]
+): Promise<RespValue> {
+  return await new Promise((resolve, reject) => {
+    const socket = net.connect(port, "127.0.0.1");
+    let data: Buffer = Buffer.alloc(0);
+    socket.setNoDelay(true);
+    socket.on("connect", () => socket.write(commands.map(encodeCommand).join("")));
+    let left = commands.length;
+    socket.on("data", (chunk: Buffer) => {
+      data = Buffer.concat([data, chunk]);
+      let answer = decodeValue(data, 0);
+      for (; answer !== undefined && left > 1; left -= 1) {
+        data = data.subarray(answer.next);
+        answer = decodeValue(data, 0);
+      }
+      if (answer === undefined) return;
+      socket.destroy();
+      const { value } = answer;
+      if (typeof value === "object" && value !== null && "error" in value)
+        reject(new Error(value.error));
+      else resolve(value);
+    });
+    socket.on("error", reject);
+    socket.on("close", () => {
+      reject(new Error("the connection ended without an answer"));
+    });
+  });
+}
+
+/** One section of INFO. */
+export async function info(port: number, section: string): Promise<string> {
+  const text = await call(port, ["INFO", section]);
+  return typeof text === "string" ? text : "";
+}
+
+/** A command of the model as the real server takes it. */
+function wordsOf(command: RedisCommand): readonly (string | number)[] {
+  if (command[0] !== "EVAL") return command;
+  const [, script, keys, args] = command;
+  return ["EVAL", SCRIPTS[script], keys.length, ...keys, ...args];
+}
+
+/** A real Redis, as naive clients reach it. An answer that does not come is waited for for ever, as in the simulator. */
+export class RealRedis implements RedisPort {
+  readonly #port: number;
+
+  constructor(port: number) {
+    this.#port = port;
+  }
+
+  async call(_client: ClientProcess, command: RedisCommand): Promise<RedisReply> {
+    try {
+      return (await call(this.#port, wordsOf(command))) as RedisReply;
+    } catch {
+      // A lock written by hand knows no better than to wait for what never comes.
+      return await new Promise<never>(() => undefined);
+    }
+  }
+
+  async wait(_client: ClientProcess, replicas: number, timeoutMs: number): Promise<number> {
+    // WAIT is about its own connection's writes: one of its own comes after the one that is meant.
+    const mark = ["SET", "counter:wait", "1"] as const;
+    return Number(await call(this.#port, mark, ["WAIT", replicas, timeoutMs]).catch(() => 0));
+  }
+
+  /** By keyspace notifications. */
+  subscribe(_client: ClientProcess, key: string, onMessage: () => void): void {
+    const socket = net.connect(this.#port, "127.0.0.1");
+    socket.on("error", () => undefined);
+    socket.on("connect", () => socket.write(encodeCommand(["SUBSCRIBE", `__keyspace@0__:${key}`])));
+    let data: Buffer = Buffer.alloc(0);
+    socket.on("data", (chunk: Buffer) => {
+      data = Buffer.concat([data, chunk]);
+      for (let one = decodeValue(data, 0); one !== undefined; one = decodeValue(data, 0)) {
+        data = data.subarray(one.next);
+        const [kind, , event] = Array.isArray(one.value) ? (one.value as unknown[]) : [];
+        if (kind === "message" && event === "del") onMessage();
+      }
+    });
+  }
+}

@@ -1,0 +1,132 @@
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { InvalidArgumentError } from "../../core/errors.ts";
+import { systemClock } from "../../runtime/system-clock.ts";
+import { type Ev, History } from "../history.ts";
+import { readEvent, readObject } from "../ndjson.ts";
+import { type ArmResult, judge, type ScenarioResult, scenarioResult } from "../run.ts";
+import { ARMS, type ArmName, type Scenario } from "../scenarios/scenario.ts";
+import { RealStage, type RealStore } from "./real-stage.ts";
+import { canMoveWallClocks, compileShim } from "./wall-clock.ts";
+
+/** Reads of two processes' clocks in one instant differ by less. */
+const EPSILON_NS = 1e6;
+/** Scenarios that run at the same time. */
+const SIDE_BY_SIDE = 3;
+
+/** How real runs go about it. */
+export interface RealOptions {
+  /** Which store Ringfence's arm uses; Redis by default. */
+  readonly store?: RealStore;
+  readonly onResult?: (result: ScenarioResult) => void;
+}
+
+/** Whether a scenario can run with real servers here, and why not. */
+export function whyNotReal({ id, real }: Scenario, store: RealStore = "redis"): string | null {
+  if (real === undefined) return `${id} runs in the simulator only`;
+  if (store === "sqlite" && real.file !== true)
+    return `${id} disturbs a lock server, and a file has none`;
+  if (real.clock === true && !canMoveWallClocks())
+    return `${id} moves wall clocks, which takes Linux and a C compiler (cc)`;
+  return null;
+}
+
+/**
+ * Runs scenarios with real servers, real processes and real time, the arms of each side by side.
+ * @throws InvalidArgumentError for one that cannot run so here; BackendConfigError where there is no redis-server
+ */
+export async function runReal(
+  scenarios: readonly Scenario[],
+  { store = "redis", onResult }: RealOptions = {},
+): Promise<readonly ScenarioResult[]> {
+  for (const scenario of scenarios) {
+    const why = whyNotReal(scenario, store);
+    if (why !== null) throw new InvalidArgumentError(`Expected a scenario for --real: ${why}.`);
+  }
+  const folder = mkdtempSync(join(tmpdir(), "ringfence-lab-"));
+  try {
+    const moves = scenarios.some(({ real }) => real?.clock === true);
+    const shim = moves ? compileShim(folder) : undefined;
+    const results: ScenarioResult[] = [];
+    const left = [...scenarios.entries()];
+    const lane = async (): Promise<void> => {
+      for (let next = left.shift(); next !== undefined; next = left.shift()) {
+        const [index, scenario] = next;
+        const arms = await Promise.all(
+          ARMS.map(async (arm) => playReal(scenario, arm, { folder, store, shim })),
+        );
+        const result = scenarioResult(scenario, arms);
+        results[index] = result;
+        onResult?.(result);
+      }
+    };
+    await Promise.all(Array.from({ length: SIDE_BY_SIDE }, lane));
+    return results;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+async function playReal(
+  scenario: Scenario,
+  arm: ArmName,
+  how: { readonly folder: string; readonly store: RealStore; readonly shim: string | undefined },
+): Promise<ArmResult> {
+  const folder = mkdtempSync(join(how.folder, `${scenario.id}-${arm}-`));
+  const stage = await RealStage.open(scenario, arm, { ...how, folder });
+  try {
+    await untilOver(scenario, stage);
+  } finally {
+    await stage.close();
+  }
+  const history = merged(stage.files, { scenario: scenario.id, backend: arm, seed: "real" });
+  const check = { ...scenario.check, epsilonNs: EPSILON_NS };
+  const verdict = judge({ ...scenario, check }, history, stage);
+  const asExpected = (verdict.verdict !== false) === scenario.arms[arm].holds;
+  return { arm, verdict, history, seed: 0, runs: 1, hash: 0, asExpected };
+}
+
+/** Until everything that has to come to an end has, or the time is over. */
+async function untilOver(scenario: Scenario, stage: RealStage): Promise<void> {
+  await new Promise<void>((resolve, reject) => {
+    const timer = systemClock.timer(scenario.withinMs, resolve, true);
+    const settled = (): void => {
+      if (stage.unfinished.length > 0) return;
+      timer.cancel();
+      resolve();
+    };
+    stage.onSettled = settled;
+    stage.must("the scenario", scenario.play(stage)).then(settled, (error: unknown) => {
+      timer.cancel();
+      const why = error instanceof Error ? error.message : String(error);
+      reject(new Error(`${scenario.id}, ${stage.armName}: ${why}`, { cause: error }));
+    });
+  });
+}
+
+/** What all processes wrote down, in the order in which it happened. */
+function merged(
+  files: readonly string[],
+  header: { readonly scenario: string; readonly backend: string; readonly seed: string },
+): History {
+  const events: Ev[] = [];
+  for (const file of files) {
+    const lines = readFileSync(file, "utf8").split("\n");
+    // A killed process may have left half a line.
+    lines.pop();
+    lines.forEach((text, i) => events.push(readEvent(readObject(text, i + 1), i + 1)));
+  }
+  events.sort((a, b) => a.t - b.t);
+  const start = events[0]?.t ?? 0;
+  const history = new History(header);
+  for (const event of events) {
+    const { t, deadline } = event;
+    // A copy: the history numbers it anew.
+    const until = deadline === undefined ? {} : { deadline: deadline - start };
+    history.append({ ...event, t: t - start, ...until });
+  }
+  return history;
+}
+
+export type { RealStore } from "./real-stage.ts";
