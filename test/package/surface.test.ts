@@ -254,6 +254,38 @@ it("ringfence/redlock", () => {
   `);
 });
 
+it("ringfence/postgres", () => {
+  expect(all.get("./postgres")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "AdvisoryOptions",
+        "KyselyTransaction",
+        "PgClient",
+        "PgPool",
+        "PgTransaction",
+        "PostgresAdvisoryCapabilities",
+        "PostgresCapabilities",
+        "PostgresClient",
+        "PostgresDriverOptions",
+        "PostgresJs",
+        "PostgresJsTransaction",
+        "RowOf",
+        "UserTransaction",
+        "XactOptions",
+      ],
+      "values": [
+        "LockNotAvailableError",
+        "postgresAdvisoryDriver",
+        "postgresDriver",
+        "postgresSchema",
+        "tryRowLock",
+        "withAdvisoryXact",
+        "withRowLock",
+      ],
+    }
+  `);
+});
+
 it("ringfence/guards/file", () => {
   expect(all.get("./guards/file")).toMatchInlineSnapshot(`
     {
@@ -279,7 +311,12 @@ it("no subpath is left out above, and each really exports what its types say", a
     "./guards/memory",
     "./guards/sqlite",
     "./guards/file",
+    "./guards/postgres",
+    "./guards/mysql",
+    "./guards/idempotency",
+    "./guards/http",
     "./redis",
+    "./postgres",
     "./redlock",
     "./testing",
   ]);
