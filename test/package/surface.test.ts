@@ -256,6 +256,38 @@ it("ringfence/redlock", () => {
   `);
 });
 
+it("ringfence/postgres", () => {
+  expect(all.get("./postgres")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "AdvisoryOptions",
+        "KyselyTransaction",
+        "PgClient",
+        "PgPool",
+        "PgTransaction",
+        "PostgresAdvisoryCapabilities",
+        "PostgresCapabilities",
+        "PostgresClient",
+        "PostgresDriverOptions",
+        "PostgresJs",
+        "PostgresJsTransaction",
+        "RowOf",
+        "UserTransaction",
+        "XactOptions",
+      ],
+      "values": [
+        "LockNotAvailableError",
+        "postgresAdvisoryDriver",
+        "postgresDriver",
+        "postgresSchema",
+        "tryRowLock",
+        "withAdvisoryXact",
+        "withRowLock",
+      ],
+    }
+  `);
+});
+
 it("ringfence/guards/file", () => {
   expect(all.get("./guards/file")).toMatchInlineSnapshot(`
     {
