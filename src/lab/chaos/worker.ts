@@ -88,8 +88,11 @@ class LazyCore implements LockClient {
 }
 
 const client = clientOf();
-// What is loaded and connected at the first use is there before the scenario begins.
-if (client instanceof LazyCore) await (await client.core()).manager.inspect("warm-up");
+
+/** What is loaded and connected at the first use is there before the scenario begins. */
+async function warmUp(): Promise<void> {
+  if (client instanceof LazyCore) await (await client.core()).manager.inspect("warm-up");
+}
 
 function factsOf(held: Held): HeldFacts {
   leases.push(held);
@@ -189,4 +192,6 @@ process.on("message", (message: Numbered) => {
 });
 // The supervisor is gone: nobody needs this process any more.
 process.on("disconnect", () => process.exit(0));
-say({ n: 0, result: null });
+void warmUp().then(() => {
+  say({ n: 0, result: null });
+});
