@@ -7,7 +7,7 @@ import { pathToFileURL } from "node:url";
 import { must, root } from "./host.mjs";
 
 /** What is started as a process, and what the launcher loads. */
-const ENTRIES = ["cli/main", "cli/command-line", "cli/demo/rider", "lab/chaos/worker"];
+const ENTRIES = ["main", "command-line", "demo/rider", "../lab/chaos/worker"];
 /** With all that they import, one file: the launcher's entry, since that is among them. */
 const RUN = /src[\\/](cli[\\/](command-line|run-command)|drivers[\\/]sqlite[\\/]index)\.ts$/;
 
@@ -28,9 +28,9 @@ export async function bundle(outDir, compiler) {
       minify: false,
       rolldownOptions: {
         input: Object.fromEntries(
-          ENTRIES.map((name) => [name.replace(/^.*\//, ""), join(root, "src", `${name}.ts`)]),
+          ENTRIES.map((name) => [name.replace(/^.*\//, ""), join(root, "src/cli", `${name}.ts`)]),
         ),
-        // The demo's rider and the lab's worker load at once what the command loads on demand.
+        // The rider of the demo loads at once what the command loads on demand.
         checks: { ineffectiveDynamicImport: false },
         output: {
           format: "cjs",
