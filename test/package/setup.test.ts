@@ -39,7 +39,7 @@ import { join } from "node:path";
 export async function bundle(outDir, compiler) {
   mkdirSync(outDir);
   cpSync(join(compiler, "../main.js"), join(outDir, "main.cjs"));
-  for (const name of ["command-line.cjs", "command-line.cjs.code", "rider.cjs"])
+  for (const name of ["command-line.cjs", "command-line.cjs.code", "rider.cjs", "worker.cjs"])
     writeFileSync(join(outDir, name), "");
 }
 `;
