@@ -14,12 +14,12 @@ it.each([coreSubject(), fileSubject()].map((subject) => [subject.name, subject] 
   async (_name, subject) => {
     const { found, runs } = await search(subject, {
       seed: Number(process.env["RINGFENCE_SEED"] ?? 1),
-      runs: size(50, Number(process.env["RINGFENCE_RUNS"] ?? 50_000)),
+      runs: size(30, Number(process.env["RINGFENCE_RUNS"] ?? 50_000)),
       twice: true,
-      ...(SOAK ? {} : { budgetMs: 20_000 }),
+      ...(SOAK ? {} : { budgetMs: 4000 }),
     });
     expect(found === null ? "" : encodeCase({ ...found.case, picks: null })).toBe("");
-    expect(runs).toBeGreaterThan(10);
+    expect(runs).toBeGreaterThan(2);
   },
 );
 

@@ -32,7 +32,9 @@ export class ServerTrace {
     if (answer.kind !== "granted") return;
     this.#queued.delete(grant);
     const known = this.#live.get(grant);
-    if (known !== undefined) {
+    // Over at this very moment, before its own event said so: what was granted now is another lease.
+    if (known !== undefined && known.expiresAt <= this.#now()) this.#expire(grant, known);
+    else if (known !== undefined) {
       known.expiresAt = Math.max(known.expiresAt, this.#now() + ttlMs);
       this.#tell("srv.renew", { lock, grant, token: known.token, ttlMs });
       return;
@@ -115,10 +117,12 @@ export class ServerTrace {
         },
         false,
       );
-    else {
-      this.#live.delete(grant);
-      this.#tell("srv.expire", { lock: known.lock, grant, token: known.token });
-    }
+    else this.#expire(grant, known);
+  }
+
+  #expire(grant: string, { lock, token }: LiveGrant): void {
+    this.#live.delete(grant);
+    this.#tell("srv.expire", { lock, grant, token });
   }
 
   #now(): number {
