@@ -137,13 +137,13 @@ export const MESSAGES: readonly Scenario[] = [
     real: { clients: ["A", "B"], file: true },
     async play(s: Play): Promise<void> {
       const lockDelayMs = s.ours ? 5000 : 0;
-      const a = await s.acquire("A", { ttlMs: 1000, lockDelayMs });
+      const a = await s.acquire("A", { ttlMs: 2000, lockDelayMs });
       const from = await s.open("A", a);
       const release = s.hold("A", "X", "write");
       void s.write("A", a, from);
       await release.caught;
       s.kill("A");
-      void s.must("B", s.section("B", { ttlMs: 1000, lockDelayMs }));
+      void s.must("B", s.section("B", { ttlMs: 2000, lockDelayMs }));
       await s.after(3000);
       release();
     },
@@ -158,13 +158,13 @@ export const MESSAGES: readonly Scenario[] = [
     withinMs: 20_000,
     real: { clients: ["A", "B"], file: true },
     async play(s: Play): Promise<void> {
-      const terms = { ttlMs: 1000, lockDelayMs: 5000 };
+      const terms = { ttlMs: 2000, lockDelayMs: 5000 };
       const a = await s.acquire("A", terms);
       const from = await s.open("A", a);
       const release = s.hold("A", "X", "write");
       void s.write("A", a, from);
       await release.caught;
-      s.pauseFor("A", 1500);
+      s.pauseFor("A", 2500);
       void s.must("B", s.section("B", { ...terms, renews: true }, 3000));
       await s.sleep("A", 0);
       await a.release();
