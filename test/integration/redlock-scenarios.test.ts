@@ -78,7 +78,7 @@ describe.skipIf(!canMoveWallClocks())("the same, and a clock that jumps", () => 
       onTestFinished(() => {
         rmSync(folder, { recursive: true, force: true });
       });
-      const clock = new WallClock(compileShim(folder), join(folder, "ahead"));
+      const clock = new WallClock(compileShim(folder), join(folder, "wall-clock.offset"));
       for (let i = 1; i <= 5; i += 1) {
         // The server inherits the environment, and is the only process that is started meanwhile.
         if (i === number) Object.assign(process.env, clock.env);

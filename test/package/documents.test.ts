@@ -2,10 +2,12 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { Pool } from "pg";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { documents as generated } from "../../scripts/documents.ts";
 import { shownScenarios } from "../../scripts/guarantees.ts";
 import { memoryDriver } from "../../src/drivers/memory/index.ts";
+import { postgresDriver } from "../../src/drivers/postgres/index.ts";
 import { sqliteDriver } from "../../src/drivers/sqlite/index.ts";
 import type { Declaration } from "../../src/index.ts";
 import { list } from "../../src/lab/index.ts";
@@ -85,6 +87,7 @@ it("docs/errors.md has every class and code, and no other", () => {
 it.each<[string, Declaration]>([
   ["memory", memoryDriver()],
   ["sqlite", sqliteDriver("locks.db")],
+  ["postgres", postgresDriver(new Pool())],
 ])("docs/drivers/%s.md says what the driver declares", (name, declared) => {
   const page = text(`docs/drivers/${name}.md`);
   expect(page).toContain(`| fencing | \`${declared.fencing}\``);
@@ -93,7 +96,8 @@ it.each<[string, Declaration]>([
   expect(page).toContain(`| shortest ttl | ${declared.ttl.minMs} ms |`);
   const transfer = { yes: "yes", "same-host": "between processes of the same host", no: "no" };
   expect(page).toContain(`\`resume\`) | ${transfer[declared.transfer]} |`);
-  expect(declared).toMatchObject({ liveness: "ttl", clock: "host-monotonic", mints: "at-grant" });
+  const clock = name === "postgres" ? "server-wall" : "host-monotonic";
+  expect(declared).toMatchObject({ liveness: "ttl", clock, mints: "at-grant" });
 });
 
 it("what is made from code stands in docs/ as code has it (`npm run docs` writes it)", () => {

@@ -170,8 +170,7 @@ export const SERVERS: readonly Scenario[] = [
     async play(s: Play): Promise<void> {
       s.client("A");
       const second = s.hold("A", s.server, "PEXPIRE");
-      void s.client("A").acquire("L", TTL);
-      await Promise.race([second.caught, s.after(200)]);
+      await Promise.race([second.caught, s.client("A").acquire("L", TTL)]);
       s.kill("A");
       await s.section("B", TTL);
     },
@@ -186,12 +185,19 @@ export const SERVERS: readonly Scenario[] = [
     real: { clients: ["A", "B"] },
     async play(s: Play): Promise<void> {
       s.client("A");
-      const release = s.hold("A", s.server, "SET");
-      void s.must("A", s.section("A", TTL, 100));
-      await Promise.race([release.caught, s.after(200)]);
-      void s.must("B", s.section("B", TTL, 100));
-      await s.after(50);
-      release();
+      const set = s.hold("A", s.server, "SET");
+      const acquiring = s.client("A").acquire("L", TTL);
+      await Promise.race([set.caught, acquiring]);
+      const working = async (): Promise<void> => {
+        const a = await acquiring;
+        await s.sleep("A", 200);
+        await a?.release();
+      };
+      void s.must("A", working());
+      const b = await s.acquire("B", TTL);
+      set();
+      await s.sleep("B", 200);
+      await b.release();
     },
   },
 ];
