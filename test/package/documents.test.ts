@@ -2,10 +2,15 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { Pool } from "pg";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { documents as generated } from "../../scripts/documents.ts";
+import { shownScenarios } from "../../scripts/guarantees.ts";
 import { memoryDriver } from "../../src/drivers/memory/index.ts";
+import { postgresDriver } from "../../src/drivers/postgres/index.ts";
 import { sqliteDriver } from "../../src/drivers/sqlite/index.ts";
 import type { Declaration } from "../../src/index.ts";
+import { list } from "../../src/lab/index.ts";
 import { command } from "../fixtures/command.ts";
 import { ensureBuilt, plainEnv, ROOT } from "./built.ts";
 
@@ -82,6 +87,7 @@ it("docs/errors.md has every class and code, and no other", () => {
 it.each<[string, Declaration]>([
   ["memory", memoryDriver()],
   ["sqlite", sqliteDriver("locks.db")],
+  ["postgres", postgresDriver(new Pool())],
 ])("docs/drivers/%s.md says what the driver declares", (name, declared) => {
   const page = text(`docs/drivers/${name}.md`);
   expect(page).toContain(`| fencing | \`${declared.fencing}\``);
@@ -90,7 +96,23 @@ it.each<[string, Declaration]>([
   expect(page).toContain(`| shortest ttl | ${declared.ttl.minMs} ms |`);
   const transfer = { yes: "yes", "same-host": "between processes of the same host", no: "no" };
   expect(page).toContain(`\`resume\`) | ${transfer[declared.transfer]} |`);
-  expect(declared).toMatchObject({ liveness: "ttl", clock: "host-monotonic", mints: "at-grant" });
+  const clock = name === "postgres" ? "server-wall" : "host-monotonic";
+  expect(declared).toMatchObject({ liveness: "ttl", clock, mints: "at-grant" });
+});
+
+it("what is made from code stands in docs/ as code has it (`npm run docs` writes it)", () => {
+  for (const [path, wanted] of generated()) expect(text(path), path).toBe(wanted);
+});
+
+it("each scenario that the guarantee table names is there, breaks its naive arm and not ours", () => {
+  for (const id of shownScenarios()) {
+    const scenario = list().find((each) => each.id === id);
+    expect([id, scenario?.arms.naive.holds, scenario?.arms.ringfence.holds]).toEqual([
+      id,
+      false,
+      true,
+    ]);
+  }
 });
 
 it("docs/guarantees.md shows each driver's fencing", () => {

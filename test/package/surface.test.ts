@@ -40,6 +40,8 @@ it("ringfence", () => {
         "GoneReason",
         "GrantRef",
         "Granted",
+        "GuaranteeCell",
+        "GuaranteeRow",
         "Guard",
         "GuardBinding",
         "HeldInfo",
@@ -254,6 +256,38 @@ it("ringfence/redlock", () => {
   `);
 });
 
+it("ringfence/postgres", () => {
+  expect(all.get("./postgres")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "AdvisoryOptions",
+        "KyselyTransaction",
+        "PgClient",
+        "PgPool",
+        "PgTransaction",
+        "PostgresAdvisoryCapabilities",
+        "PostgresCapabilities",
+        "PostgresClient",
+        "PostgresDriverOptions",
+        "PostgresJs",
+        "PostgresJsTransaction",
+        "RowOf",
+        "UserTransaction",
+        "XactOptions",
+      ],
+      "values": [
+        "LockNotAvailableError",
+        "postgresAdvisoryDriver",
+        "postgresDriver",
+        "postgresSchema",
+        "tryRowLock",
+        "withAdvisoryXact",
+        "withRowLock",
+      ],
+    }
+  `);
+});
+
 it("ringfence/guards/file", () => {
   expect(all.get("./guards/file")).toMatchInlineSnapshot(`
     {
@@ -270,6 +304,102 @@ it("ringfence/guards/file", () => {
   `);
 });
 
+it("ringfence/guards/postgres", () => {
+  expect(all.get("./guards/postgres")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "ClaimFragment",
+        "FenceColumns",
+        "FenceValues",
+        "GuardTriggerOptions",
+        "Numbering",
+        "PgClient",
+        "PgPool",
+        "PostgresDatabase",
+        "PostgresGuard",
+        "PostgresGuardOptions",
+        "PostgresJs",
+        "PostgresJsTransaction",
+        "PostgresTransaction",
+        "SqlFragment",
+        "SqlTag",
+        "TransactionOf",
+      ],
+      "values": [
+        "postgresGuard",
+        "postgresGuardSchema",
+        "postgresGuardTrigger",
+      ],
+    }
+  `);
+});
+
+it("ringfence/guards/mysql", () => {
+  expect(all.get("./guards/mysql")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "ClaimFragment",
+        "ConnectionOf",
+        "FenceColumns",
+        "FenceValues",
+        "MysqlConnection",
+        "MysqlGuard",
+        "MysqlGuardOptions",
+        "MysqlPool",
+        "SqlFragment",
+      ],
+      "values": [
+        "mysqlGuard",
+        "mysqlGuardSchema",
+      ],
+    }
+  `);
+});
+
+it("ringfence/guards/idempotency", () => {
+  expect(all.get("./guards/idempotency")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "AsyncQueries",
+        "CallOptions",
+        "Dialect",
+        "IdempotentOptions",
+        "MysqlQueries",
+        "PgQueries",
+        "PostgresJsQueries",
+        "Provider",
+        "Queries",
+        "SqliteQueries",
+        "SweepOptions",
+      ],
+      "values": [
+        "createIdempotencyTable",
+        "idempotencySchema",
+        "idempotent",
+        "idempotentCall",
+        "settleIdempotentCall",
+        "sweepIdempotency",
+      ],
+    }
+  `);
+});
+
+it("ringfence/guards/http", () => {
+  expect(all.get("./guards/http")).toMatchInlineSnapshot();
+});
+
+it("ringfence/guards/redis", () => {
+  expect(all.get("./guards/redis")).toMatchInlineSnapshot();
+});
+
+it("ringfence/guards/s3", () => {
+  expect(all.get("./guards/s3")).toMatchInlineSnapshot();
+});
+
+it("ringfence/guards/dynamodb", () => {
+  expect(all.get("./guards/dynamodb")).toMatchInlineSnapshot();
+});
+
 it("no subpath is left out above, and each really exports what its types say", async () => {
   expect([...all.keys()]).toEqual([
     ".",
@@ -279,7 +409,15 @@ it("no subpath is left out above, and each really exports what its types say", a
     "./guards/memory",
     "./guards/sqlite",
     "./guards/file",
+    "./guards/postgres",
+    "./guards/mysql",
+    "./guards/idempotency",
+    "./guards/http",
+    "./guards/redis",
+    "./guards/s3",
+    "./guards/dynamodb",
     "./redis",
+    "./postgres",
     "./redlock",
     "./testing",
   ]);

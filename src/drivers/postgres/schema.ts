@@ -170,7 +170,7 @@ async function missing(connection: Connection, tables: Tables, dueAt: number): P
 }
 
 /** Makes the tables, in one transaction. */
-export async function make(connection: Connection, tables: Tables, dueAt: number): Promise<void> {
+async function make(connection: Connection, tables: Tables, dueAt: number): Promise<void> {
   const [found] = await connection.script(lookFor(tables), dueAt);
   // Even IF NOT EXISTS asks for the right to create schemas.
   const first = found?.startsWith("t") === true ? [] : [makeSchema(tables)];

@@ -39,6 +39,7 @@ import {
 import { type Dialer, dialerOf, type RedisClient } from "./client.ts";
 import type { Call } from "./connection.ts";
 import { asRedisError } from "./errors.ts";
+import { redisGuarantees } from "./guarantees.ts";
 import { KeySpace } from "./keys.ts";
 import { listNames } from "./names.ts";
 import { type Checked, checkOptions, type RedisDriverOptions } from "./options.ts";
@@ -103,6 +104,7 @@ export function redisDriver(
     mints: "at-grant",
     transfer: "yes",
     retains: "yes",
+    guarantees: (findings) => redisGuarantees(findings, !checked.efficiencyOnly),
     async open(context: DriverContext): Promise<Backend> {
       try {
         const dialer = await dialerOf(client);

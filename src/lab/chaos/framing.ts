@@ -4,11 +4,13 @@ import {
   ATTEMPT,
   EXCHANGE,
   INSPECT,
+  QUICK,
   RELEASE,
   RENEW,
   RENEW_ASIDE,
   REVOKE,
 } from "../../drivers/redis/scripts.ts";
+import * as redlock from "../../drivers/redlock/scripts.ts";
 import { SCRIPTS } from "../servers/redis-state.ts";
 import { decodeValue } from "./resp.ts";
 
@@ -28,18 +30,23 @@ export interface Framing {
 
 const NAMES: ReadonlyMap<string, string> = new Map([
   ...Object.entries(SCRIPTS).map(([name, text]) => [text, name] as const),
-  ...[ATTEMPT, EXCHANGE, INSPECT, RELEASE, RENEW, RENEW_ASIDE, REVOKE].flatMap(
-    ({ name, text }): [string, string][] => [
-      [text, name],
-      [createHash("sha1").update(text).digest("hex"), name],
-    ],
-  ),
+  ...[
+    ...[QUICK, ATTEMPT, EXCHANGE, INSPECT, RELEASE, RENEW, RENEW_ASIDE, REVOKE],
+    ...[redlock.TAKE, redlock.WRITE_BACK, redlock.UNDO, redlock.EXTEND, redlock.RELEASE],
+  ].flatMap(({ name, text }): [string, string][] => [
+    [text, name],
+    [createHash("sha1").update(text).digest("hex"), name],
+  ]),
 ]);
 
 function commandName(command: readonly unknown[]): string {
   const name = String(command[0]).toUpperCase();
   if (name !== "EVAL" && name !== "EVALSHA") return name;
-  return NAMES.get(String(command[1])) ?? name;
+  const script = NAMES.get(String(command[1])) ?? name;
+  if (script !== QUICK.name) return script;
+  // It gives back some names and takes others: what it takes counts.
+  const keys = Number(command[2]);
+  return Number(command[3 + keys]) === keys ? RELEASE.name : ATTEMPT.name;
 }
 
 /** Splits off whole messages, and keeps the rest for later. */
