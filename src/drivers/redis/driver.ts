@@ -44,7 +44,7 @@ import { KeySpace } from "./keys.ts";
 import { listNames } from "./names.ts";
 import { type Checked, checkOptions, type RedisDriverOptions } from "./options.ts";
 import { probeServer } from "./probe.ts";
-import { AT_ONCE, Quick, whole } from "./quick.ts";
+import { Quick, whole } from "./quick.ts";
 import { renewAll } from "./renewals.ts";
 import { NotReplicatedError } from "./replicas.ts";
 import { answerOf, exchangedOf, isAlone, LETTERS, reasonOf, recordOf } from "./replies.ts";
@@ -151,10 +151,13 @@ class RedisBackend implements Backend {
     this.#context = context;
     this.#checked = checked;
     this.#keys = new KeySpace(dialer.keyPrefix, context.namespace);
-    const atOnce = dialer.cluster ? 1 : AT_ONCE;
-    this.#renewing = { servers, keys: this.#keys, atOnce: checked.needed === 0 ? atOnce : 1 };
+    const together = checked.needed === 0 && !dialer.cluster;
+    this.#renewing = { servers, keys: this.#keys, together };
     if (checked.needed === 0)
-      this.#quick = new Quick(servers, this.#keys, { atOnce, fenced: this.#fenced });
+      this.#quick = new Quick(servers, this.#keys, {
+        cluster: dialer.cluster,
+        fenced: this.#fenced,
+      });
     // One process may have several backends, and each is told only of its own entries.
     const own = Buffer.from(context.random.bytes(6)).toString("hex");
     this.#channel = this.#keys.channel(`${context.host.id}.${own}`);

@@ -64,6 +64,9 @@ function nothing(): void {
   // Errors are told by the promises of the calls and by the end of the connection.
 }
 
+/** A command of so many words is a step for several names. */
+const LONG = 32;
+
 class IoredisWire implements Wire {
   readonly #redis: Redis;
   #corked = false;
@@ -73,7 +76,8 @@ class IoredisWire implements Wire {
   }
 
   send(args: readonly string[]): PromiseLike<unknown> {
-    this.#gather();
+    // A long one pays for its own write, and the server begins with it while the next is made.
+    if (args.length < LONG) this.#gather();
     return this.#redis.call(...(args as [string, ...string[]]));
   }
 
