@@ -8,8 +8,10 @@ import { type Context, Hono } from "hono";
 import type { Fence, HttpGuard, Requirement } from "../../src/guards/http/index.ts";
 import type { Connection } from "./guard-fixtures.ts";
 
+const require = createRequire(import.meta.url);
+
 /** The guard of these servers. */
-export type Guarded = HttpGuard<Connection, void>;
+type Guarded = HttpGuard<Connection, void>;
 
 /** A server that listens. */
 export interface Listening {
@@ -79,7 +81,7 @@ async function listen(server: Server): Promise<Listening> {
 
 const node: Framework = {
   name: "node:http",
-  async start(guard, documents, require) {
+  async start(guard, documents, need) {
     const handler = guard.node(
       async (request: IncomingMessage, response: ServerResponse, fence) => {
         if (request.method === "GET") response.end(documents.read(idOf(request)));
@@ -89,7 +91,7 @@ const node: Framework = {
           response.end();
         }
       },
-      { lock: (request) => lockOf(idOf(request)), ...(require && { require }) },
+      { lock: (request) => lockOf(idOf(request)), ...(need && { require: need }) },
     );
     return listen(
       createServer((request, response) => {
@@ -105,13 +107,13 @@ const node: Framework = {
 
 const onExpress: Framework = {
   name: "Express",
-  async start(guard, documents, require) {
+  async start(guard, documents, need) {
     const app = express();
     app.set("env", "test");
     app.use(express.text());
     const checked = guard.express<express.Request<{ id: string }>>({
       lock: (request) => lockOf(request.params.id),
-      ...(require && { require }),
+      ...(need && { require: need }),
     });
     app.get("/documents/:id", checked, (request, response) => {
       response.send(documents.read(request.params.id));
@@ -127,7 +129,7 @@ const onExpress: Framework = {
 
 const onFastify: Framework = {
   name: "Fastify",
-  async start(guard, documents, require) {
+  async start(guard, documents, need) {
     const app = fastify({ forceCloseConnections: true });
     const preHandler = guard.fastify<{
       readonly method: string;
@@ -135,7 +137,7 @@ const onFastify: Framework = {
       readonly params: unknown;
     }>({
       lock: ({ params }) => lockOf((params as { readonly id: string }).id),
-      ...(require && { require }),
+      ...(need && { require: need }),
     });
     app.setErrorHandler(guard.fastifyErrors());
     app.get<{ Params: { id: string } }>("/documents/:id", { preHandler }, async (request) =>
@@ -162,14 +164,14 @@ type Serve = (
 
 const onHono: Framework = {
   name: "Hono",
-  async start(guard, documents, require) {
+  async start(guard, documents, need) {
     const app = new Hono();
     app.onError((_error, context) => context.text("failed", 500, { "x-from": "onError" }));
     app.use(
       "/documents/:id",
       guard.hono({
         lock: (context: Context) => lockOf(context.req.param("id")),
-        ...(require && { require }),
+        ...(need && { require: need }),
       }),
     );
     app.get("/documents/:id", (context) => context.text(documents.read(context.req.param("id"))));
@@ -177,7 +179,7 @@ const onHono: Framework = {
       documents.write(context.req.param("id"), await context.req.text(), guard.of(context));
       return context.body(null, 204);
     });
-    const { serve } = createRequire(import.meta.url)("@hono/node-server") as { serve: Serve };
+    const { serve } = require("@hono/node-server") as { serve: Serve };
     return new Promise((resolve) => {
       const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" }, ({ port }) => {
         resolve({

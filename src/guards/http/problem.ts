@@ -9,7 +9,7 @@ import {
 import { parseToken } from "../../core/fencing-token.ts";
 
 /** The media type of a refusal (RFC 9457). */
-export const PROBLEM_TYPE = "application/problem+json";
+const PROBLEM_TYPE = "application/problem+json";
 
 /** The body of a refusal. Tokens are decimal strings. */
 export interface Problem {

@@ -16,7 +16,7 @@ export interface NodeRedisConnection {
 export type RedisConnection = IoredisConnection | NodeRedisConnection;
 
 /** Sends one command to the primary that has `key`. */
-export type Send = (key: string, args: readonly string[]) => Promise<unknown>;
+type Send = (key: string, args: readonly string[]) => Promise<unknown>;
 
 /** A client as the guard uses it. */
 export interface Wire {

@@ -27,7 +27,7 @@ export type S3Place =
     };
 
 /** An object as it was read. */
-export interface Stored {
+interface Stored {
   readonly body: Uint8Array;
   readonly etag: string;
 }
