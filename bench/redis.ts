@@ -38,21 +38,30 @@ function ours(library: Lock["library"], locks = manager(library)): Lock {
   };
 }
 
-/** Cycles a second of so many callers, each on names of its own. */
-async function rate({ take }: Lock, callers: number): Promise<number> {
-  const started = now();
+/** What so many callers, each on names of their own, come to: cycles a second, and processor time a cycle on both sides. */
+async function rate({ take }: Lock, callers: number): Promise<Rate> {
+  const [before, cpu, started] = [await server.cpuMs(), process.cpuUsage(), now()];
   let cycles = 0;
   const caller = async (_: unknown, me: number): Promise<void> => {
     for (; now() - started < RUN_MS; cycles += 1) await (await take(`alone-${me}`))();
   };
   await Promise.all(Array.from({ length: callers }, caller));
-  return (cycles * 1000) / (now() - started);
+  const second = (cycles * 1000) / (now() - started);
+  const { user, system } = process.cpuUsage(cpu);
+  const serverUs = ((await server.cpuMs()) - before) * 1000;
+  return { second, clientUs: (user + system) / cycles, serverUs: serverUs / cycles };
+}
+
+interface Rate {
+  readonly second: number;
+  readonly clientUs: number;
+  readonly serverUs: number;
 }
 
 /** All locks in turns, each time in another order: what counts is the median of the ratios of the same turn. */
 async function alone(library: Lock["library"], callers: number): Promise<void> {
   const locks = [...raw, ours(library), ...peers].filter((lock) => lock.library === library);
-  const rates = locks.map((): number[] => []);
+  const rates = locks.map((): Rate[] => []);
   for (const lock of locks) await rate(lock, callers);
   for (let turn = 0; turn < TURNS; turn += 1)
     for (let i = 0; i < locks.length; i += 1) {
@@ -62,11 +71,15 @@ async function alone(library: Lock["library"], callers: number): Promise<void> {
     }
   say(`\nuncontended on ${library}, ${callers} at a time (cycles a second, ${TURNS} turns)`);
   for (const [i, { name }] of locks.entries()) {
-    const ratios = rates[i]?.map((value, turn) => value / (rates[0]?.[turn] ?? NaN)) ?? [];
-    const all = rates[i]?.map((value) => figure(value)).join("  ");
+    const own = rates[i] ?? [];
+    const ratios = own.map(({ second }, turn) => second / (rates[0]?.[turn]?.second ?? NaN));
+    const middle = (pick: (one: Rate) => number, digits = 0): string =>
+      figure(median(own.map(pick)), digits).padStart(7);
+    const cpu = `${middle((one) => one.clientUs, 1)} + ${middle((one) => one.serverUs, 1)} us of processor`;
     say(
-      `  ${name.padEnd(24)} median ${figure(median(rates[i] ?? [])).padStart(7)}  of SET NX PX ${figure(median(ratios), 2)}  [${all}]`,
+      `  ${name.padEnd(24)} median ${middle((one) => one.second)}  of SET NX PX ${figure(median(ratios), 2)} ${cpu}`,
     );
+    say(`    [${own.map(({ second }) => figure(second)).join("  ")}]`);
   }
   say("  target: ringfence at least 0.85 of SET NX PX, and above every peer");
 }
@@ -125,8 +138,8 @@ async function crowd({ name, library, take }: Lock): Promise<void> {
 /** Many leases at once: what their renewal takes of one core, and how late it ever is. */
 async function held(library: Lock["library"]): Promise<void> {
   const locks = manager(library);
-  for (let at = 0; at < LEASES; at += 500)
-    await Promise.all(Array.from({ length: 500 }, async (_, i) => locks.acquire(`held-${at + i}`)));
+  for (let at = 0; at < LEASES; at += 250)
+    await Promise.all(Array.from({ length: 250 }, async (_, i) => locks.acquire(`held-${at + i}`)));
   await new Promise((resolve) => setTimeout(resolve, RENEW_MS));
   const [cpu, started] = [process.cpuUsage(), now()];
   await new Promise((resolve) => setTimeout(resolve, 2 * RENEW_MS));

@@ -10,7 +10,13 @@ const STAMP = "dist/.ringfence";
 /** No user imports these: they are in the package as the bundled command. */
 const BUNDLED = ["cli", "lab"];
 /** What is built of the bundled sources. */
-const COMMAND = ["main.cjs", "command-line.cjs", "command-line.cjs.code", "rider.cjs"];
+const COMMAND = [
+  "main.cjs",
+  "command-line.cjs",
+  "command-line.cjs.code",
+  "rider.cjs",
+  "worker.cjs",
+];
 
 function sources() {
   return readdirSync(join(root, "src"), { recursive: true, encoding: "utf8" })

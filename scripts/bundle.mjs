@@ -7,7 +7,7 @@ import { pathToFileURL } from "node:url";
 import { must, root } from "./host.mjs";
 
 /** What is started as a process, and what the launcher loads. */
-const ENTRIES = ["main", "command-line", "demo/rider"];
+const ENTRIES = ["main", "command-line", "demo/rider", "../lab/chaos/worker"];
 /** With all that they import, one file: the launcher's entry, since that is among them. */
 const RUN = /src[\\/](cli[\\/](command-line|run-command)|drivers[\\/]sqlite[\\/]index)\.ts$/;
 

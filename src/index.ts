@@ -40,6 +40,8 @@ export type {
   GoneReason,
   Granted,
   GrantRef,
+  GuaranteeCell,
+  GuaranteeRow,
   Host,
   Io,
   LockRecord,

@@ -26,6 +26,7 @@ export class BenchServer {
   readonly port: number;
   readonly #folder: string;
   readonly #child: ChildProcess;
+  #asked: Redis | undefined;
 
   private constructor(port: number, folder: string, child: ChildProcess) {
     this.port = port;
@@ -54,6 +55,15 @@ export class BenchServer {
     const client = connectable(this.port);
     await client.connect();
     return client;
+  }
+
+  /** Processor time that its main thread has used so far. */
+  async cpuMs(): Promise<number> {
+    this.#asked ??= this.ioredis();
+    const used = (await this.#asked.info("cpu")).matchAll(
+      /used_cpu_(?:sys|user)_main_thread:(\S+)/g,
+    );
+    return [...used].reduce((sum, [, seconds]) => sum + Number(seconds) * 1000, 0);
   }
 
   /** Counts the commands that clients send, without what scripts call inside. Returns what stops and tells. */

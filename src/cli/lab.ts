@@ -1,6 +1,8 @@
 import { writeFile } from "node:fs/promises";
+import { extname } from "node:path";
 import { isatty } from "node:tty";
 import type { Command } from "commander";
+import type { History } from "../lab/history.ts";
 import type { Exploration, ScenarioResult, Strategy } from "../lab/index.ts";
 import type { ReportInput } from "../lab/report/html.ts";
 import type { Action, CommandModule, Invocation } from "./command-module.ts";
@@ -13,16 +15,19 @@ import { wholeNumber } from "./whole-number.ts";
 
 interface LabOptions extends OutputOptions {
   readonly html?: string;
+  readonly history?: string;
 }
 
 interface RunOptions extends LabOptions {
   readonly real?: boolean;
   readonly store: string;
   readonly seed: string;
+  readonly arm: string;
 }
 
 interface ExploreOptions extends LabOptions {
   readonly minutes: string;
+  readonly runs?: string;
   readonly subject: string;
   readonly strategy: Strategy;
   readonly seed: string;
@@ -35,6 +40,8 @@ const EXIT_LINES: readonly (readonly [string, string])[] = [
   ["3", "undecided, or the run contained no danger"],
   ["64", "wrong usage"],
 ];
+const STRATEGIES: readonly Strategy[] = ["random", "pct", "bounded"];
+const HISTORY = "write its history: .ndjson, .edn (Jepsen) or .mmd (Mermaid)";
 /** How often an exploration says how far it is. */
 const PROGRESS_RUNS = 50;
 
@@ -89,7 +96,9 @@ function defineRun(lab: Command, act: (action: Action) => void): void {
     .option("--real", "with real servers and processes, in real time; needs redis-server")
     .option("--store <name>", "with --real: Ringfence's store, redis or sqlite", "redis")
     .option("--seed <n>", "without --real: the first seed", "1")
-    .option("--html <file>", "write the last one's timeline");
+    .option("--arm <name>", "whose files those are: naive, fence or ringfence", "naive")
+    .option("--html <file>", "write the last one's timeline")
+    .option("--history <file>", HISTORY);
   command.action((names: string[], options: RunOptions) => {
     act(async (invocation) => await runScenarios(names, options, invocation));
   });
@@ -97,10 +106,15 @@ function defineRun(lab: Command, act: (action: Action) => void): void {
 
 async function runScenarios(
   names: readonly string[],
-  { html, output, real = false, store, seed }: RunOptions,
+  { html, history: file, output, real = false, store, seed, arm }: RunOptions,
   { messages }: Invocation,
 ): Promise<number> {
   const { EXIT_CODES, run } = await import("../lab/index.ts");
+  if (arm !== "naive" && arm !== "fence" && arm !== "ringfence")
+    throw new ExitError(
+      EXIT.usage,
+      `Expected --arm to be naive, fence or ringfence, got "${arm}".`,
+    );
   if (store !== "redis" && store !== "sqlite")
     throw new ExitError(EXIT.usage, `Expected --store to be redis or sqlite, got "${store}".`);
   const results = await run(names, {
@@ -116,10 +130,10 @@ async function runScenarios(
     output === "json" ? `${JSON.stringify(results.map(plainResult))}\n` : tableOf(results),
   );
   const last = results.at(-1);
-  if (html !== undefined && last !== undefined) {
-    const { history, verdict } = last.arms.naive;
-    const title = `${last.scenario.id} ${last.scenario.name}, naive arm: ${last.scenario.title}`;
-    await writeReport(html, { title, events: [...history], verdicts: [verdict] });
+  if (last !== undefined) {
+    const { history, verdict } = last.arms[arm];
+    const title = `${last.scenario.id} ${last.scenario.name}, ${arm} arm: ${last.scenario.title}`;
+    await writeFiles({ html, file }, history, { title, verdicts: [verdict] });
   }
   const codes = results.map(({ conclusion }) => EXIT_CODES[conclusion]);
   return (
@@ -127,9 +141,38 @@ async function runScenarios(
   );
 }
 
-async function writeReport(file: string, input: ReportInput): Promise<void> {
-  const { htmlReport } = await import("../lab/report/html.ts");
-  await writeFile(file, htmlReport(input));
+interface Files {
+  readonly html: string | undefined;
+  readonly file: string | undefined;
+}
+
+/** The timeline, and the history in the form that its file's name says. */
+async function writeFiles(
+  { html, file }: Files,
+  history: History,
+  facts: Pick<ReportInput, "title" | "verdicts">,
+): Promise<void> {
+  if (html !== undefined) {
+    const { htmlReport } = await import("../lab/report/html.ts");
+    await writeFile(html, htmlReport({ ...facts, header: history.header, events: [...history] }));
+  }
+  if (file !== undefined) await writeFile(file, await textOf(history, extname(file)));
+}
+
+async function textOf(history: History, extension: string): Promise<string> {
+  switch (extension) {
+    case ".mmd":
+      return (await import("../lab/report/mermaid.ts")).toMermaid(history);
+    case ".edn":
+      return [...(await import("../lab/report/edn.ts")).toEdn(history)].join("");
+    case ".ndjson":
+      return [...(await import("../lab/ndjson.ts")).toNdjson(history)].join("");
+    default:
+      throw new ExitError(
+        EXIT.usage,
+        `Expected the file of --history to end in .ndjson, .edn or .mmd, got "${extension}".`,
+      );
+  }
 }
 
 function verdictWord(holds: true | false | "unknown"): string {
@@ -152,7 +195,9 @@ function tableOf(results: readonly ScenarioResult[]): string {
   if (!isatty(1) || results.length !== 1) return table;
   const sentences = results.flatMap(({ arms }) =>
     [arms.naive, arms.fence, arms.ringfence].flatMap(({ arm, verdict }) =>
-      verdict.violations.slice(0, 1).map(({ sentence }) => `${arm}: ${sentence}\n`),
+      [...verdict.violations.slice(0, 1).map(({ sentence }) => sentence), ...verdict.reasons].map(
+        (sentence) => `${arm}: ${sentence}\n`,
+      ),
     ),
   );
   return `${table}\n${sentences.join("")}`;
@@ -168,6 +213,7 @@ function plainResult({ scenario, arms, conclusion }: ScenarioResult): Record<str
       seed,
       runs,
       sentences: verdict.violations.map(({ sentence }) => sentence),
+      reasons: verdict.reasons,
     }),
   );
   return { id, name, title, property, conclusion, arms: all };
@@ -178,18 +224,28 @@ function defineExplore(lab: Command, act: (action: Action) => void): void {
   withOutput(command, ["table", "json"])
     .optionsGroup("Options:")
     .option("--minutes <n>", "how long", "1")
+    .option("--runs <n>", "how many at most")
     .option("--subject <name>", "core, or what is there to be broken: S04, S11, S12, S21", "core")
     .option("--strategy <name>", "random, pct or bounded", "random")
     .option("--seed <n>", "the first seed", "1")
-    .option("--html <file>", "write the counterexample's timeline");
+    .option("--html <file>", "write the counterexample's timeline")
+    .option("--history <file>", HISTORY);
   command.action((options: ExploreOptions) => {
     act(async (invocation) => {
       const { messages } = invocation;
       const { EXIT_CODES, explore } = await import("../lab/index.ts");
+      if (!STRATEGIES.includes(options.strategy))
+        throw new ExitError(
+          EXIT.usage,
+          `Expected --strategy to be ${STRATEGIES.join(", ")}, got "${options.strategy}".`,
+        );
       const result = await explore({
         subject: options.subject,
         strategy: options.strategy,
         minutes: wholeNumber("--minutes", options.minutes, { min: 1, max: 100_000 }),
+        ...(options.runs === undefined
+          ? {}
+          : { runs: wholeNumber("--runs", options.runs, { min: 1, max: 1e9 }) }),
         seed: wholeNumber("--seed", options.seed, { min: 0, max: 999_999_999 }),
         onRun: (runs) => {
           if (runs % PROGRESS_RUNS === 0 && messages.rewrites) messages.status(`${runs} runs`);
@@ -207,7 +263,10 @@ function defineReplay(lab: Command, act: (action: Action) => void): void {
     .command("replay")
     .summary("repeat a run from its line")
     .argument("<line>", "lab1:…");
-  withOutput(command, ["table", "json"]).option("--html <file>", "write its timeline");
+  withOutput(command, ["table", "json"])
+    .optionsGroup("Options:")
+    .option("--html <file>", "write its timeline")
+    .option("--history <file>", HISTORY);
   command.action((line: string, options: LabOptions) => {
     act(async () => {
       const { EXIT_CODES, replay } = await import("../lab/index.ts");
@@ -218,7 +277,10 @@ function defineReplay(lab: Command, act: (action: Action) => void): void {
   });
 }
 
-async function show(result: Exploration, { html, output }: LabOptions): Promise<void> {
+async function show(
+  result: Exploration,
+  { html, history: file, output }: LabOptions,
+): Promise<void> {
   const { counterexample, conclusion, runs, subject } = result;
   if (output === "json") {
     const shown =
@@ -234,13 +296,9 @@ async function show(result: Exploration, { html, output }: LabOptions): Promise<
           };
     await writeOut(`${JSON.stringify({ subject, conclusion, runs, counterexample: shown })}\n`);
   } else await writeOut(`${conclusion}: ${subject}, ${runs} runs\n${wordsOf(result)}`);
-  if (html === undefined || counterexample === null) return;
-  const { broken, history } = counterexample;
-  await writeReport(html, {
-    title: `${subject}: ${conclusion}`,
-    events: [...history],
-    verdicts: broken,
-  });
+  if (counterexample === null) return;
+  const { broken: verdicts, history } = counterexample;
+  await writeFiles({ html, file }, history, { title: `${subject}: ${conclusion}`, verdicts });
 }
 
 function wordsOf({ counterexample }: Exploration): string {

@@ -39,6 +39,11 @@ const COMMANDS: readonly {
     load: async () => (await import("./watch.ts")).watch,
   },
   {
+    name: "doctor",
+    summary: "what a store is, and what it can keep",
+    load: async () => (await import("./doctor.ts")).doctor,
+  },
+  {
     name: "verify",
     summary: "judge a recorded history: was every lock kept?",
     load: async () => (await import("./verify.ts")).verify,

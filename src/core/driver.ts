@@ -19,6 +19,29 @@ export interface Driver<C extends Capabilities = Capabilities> extends Declarati
   readonly name: string;
   /** Connects. Called at the first use, and again after it rejected. */
   open(context: DriverContext): Promise<Backend>;
+  /**
+   * What this deployment keeps, and under which faults it does not: the driver's row of the guarantee table, narrowed by
+   * what `probe` found. For people, who decide by it; core does not read it.
+   */
+  guarantees?(findings: readonly Finding[]): GuaranteeRow;
+}
+
+/** One row of the guarantee table, for one deployment. */
+export interface GuaranteeRow {
+  /** The deployment in a few words: "one Redis, append-only file, fsync everysec". */
+  readonly deployment: string;
+  readonly cells: readonly GuaranteeCell[];
+}
+
+/** What one fault does to a deployment. */
+export interface GuaranteeCell {
+  readonly fault: string;
+  /** Whether a holder's deadline still precedes the next grant. `cannot` where the fault cannot happen. */
+  readonly exclusion: "holds" | "breaks" | "cannot";
+  /** Whether tokens still rise; `none` where there are none. */
+  readonly tokens: "rise" | "may fall" | "none";
+  /** Under which condition, or what to do. */
+  readonly note?: string;
 }
 
 /** What core lends to a driver, so that the simulator can lend something else. */

@@ -238,9 +238,9 @@ export class ManagerEngine implements Engine {
   }
 
   newIds(): GrantIds {
+    if (this.declared.transfer === "no") return { secret: "", grantId: this.#secrets.nextId() };
     const secret = this.#secrets.next();
-    const grantId = this.grantIdOf(secret);
-    return { secret: this.declared.transfer === "no" ? "" : secret, grantId };
+    return { secret, grantId: this.grantIdOf(secret) };
   }
 
   /** The public hash of a secret. */

@@ -53,12 +53,30 @@ export const TRAPS: readonly Scenario[] = [
       }),
   },
   {
+    id: "abandoned-acquire",
+    name: "abandoned-acquire",
+    title: "an acquire lands when its caller has given up",
+    property: "P8",
+    arms: arms(),
+    withinMs: 4000,
+    async play(s: Stage): Promise<void> {
+      s.client("A");
+      const release = s.hold("A", s.server, "attempt");
+      await s.client("A").acquire("L", { ttlMs: 6000, waitMs: 500 });
+      await s.after(500);
+      release();
+      await s.after(10);
+      await s.section("C", { ttlMs: 1000 });
+    },
+  },
+  {
     id: "renewal-of-nothing",
     name: "renewal-of-nothing",
     title: "the server has forgotten the lease that is renewed",
     property: "P8",
     arms: arms(),
-    withinMs: 20_000,
+    // Told by the next renewal, long before the deadline.
+    withinMs: 4000,
     async play(s: Stage): Promise<void> {
       const a = await s.acquire("A", RENEWED);
       s.table?.restart("lost");

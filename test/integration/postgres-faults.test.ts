@@ -244,7 +244,7 @@ describePostgres("PostgreSQL under faults", () => {
       onTestFinished(() => {
         rmSync(folder, { recursive: true, force: true });
       });
-      const clock = new WallClock(compileShim(folder), join(folder, "ahead"));
+      const clock = new WallClock(compileShim(folder), join(folder, "wall-clock.offset"));
       // The server runs as another user.
       chmodSync(folder, 0o755);
       const server = stopAfter(await PostgresServer.start({}, clock.env));

@@ -12,7 +12,7 @@ const io: Io = { timeoutMs: 1000, signal: new AbortController().signal };
 it.each([
   ["memory", "attempt", "exclusive"],
   ["memory", "renew", "exclusive"],
-  // Found by the lab as well: a process that was stopped right after the step counts on what it was told before.
+  // Found by the lab as well: here a renewal set the expiry back, whatever the lease had left.
   ["sqlite", "attempt", "exclusive"],
   ["sqlite", "renew", "exclusive"],
   ["sqlite", "renew", "shared"],

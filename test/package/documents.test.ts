@@ -4,10 +4,13 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { Pool } from "pg";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { documents as generated } from "../../scripts/documents.ts";
+import { shownScenarios } from "../../scripts/guarantees.ts";
 import { memoryDriver } from "../../src/drivers/memory/index.ts";
 import { postgresDriver } from "../../src/drivers/postgres/index.ts";
 import { sqliteDriver } from "../../src/drivers/sqlite/index.ts";
 import type { Declaration } from "../../src/index.ts";
+import { list } from "../../src/lab/index.ts";
 import { command } from "../fixtures/command.ts";
 import { ensureBuilt, plainEnv, ROOT } from "./built.ts";
 
@@ -95,6 +98,21 @@ it.each<[string, Declaration]>([
   expect(page).toContain(`\`resume\`) | ${transfer[declared.transfer]} |`);
   const clock = name === "postgres" ? "server-wall" : "host-monotonic";
   expect(declared).toMatchObject({ liveness: "ttl", clock, mints: "at-grant" });
+});
+
+it("what is made from code stands in docs/ as code has it (`npm run docs` writes it)", () => {
+  for (const [path, wanted] of generated()) expect(text(path), path).toBe(wanted);
+});
+
+it("each scenario that the guarantee table names is there, breaks its naive arm and not ours", () => {
+  for (const id of shownScenarios()) {
+    const scenario = list().find((each) => each.id === id);
+    expect([id, scenario?.arms.naive.holds, scenario?.arms.ringfence.holds]).toEqual([
+      id,
+      false,
+      true,
+    ]);
+  }
 });
 
 it("docs/guarantees.md shows each driver's fencing", () => {

@@ -40,6 +40,8 @@ it("ringfence", () => {
         "GoneReason",
         "GrantRef",
         "Granted",
+        "GuaranteeCell",
+        "GuaranteeRow",
         "Guard",
         "GuardBinding",
         "HeldInfo",
@@ -297,6 +299,86 @@ it("ringfence/guards/file", () => {
       "values": [
         "fileGuard",
         "fileStore",
+      ],
+    }
+  `);
+});
+
+it("ringfence/guards/postgres", () => {
+  expect(all.get("./guards/postgres")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "ClaimFragment",
+        "FenceColumns",
+        "FenceValues",
+        "GuardTriggerOptions",
+        "Numbering",
+        "PgClient",
+        "PgPool",
+        "PostgresDatabase",
+        "PostgresGuard",
+        "PostgresGuardOptions",
+        "PostgresJs",
+        "PostgresJsTransaction",
+        "PostgresTransaction",
+        "SqlFragment",
+        "SqlTag",
+        "TransactionOf",
+      ],
+      "values": [
+        "postgresGuard",
+        "postgresGuardSchema",
+        "postgresGuardTrigger",
+      ],
+    }
+  `);
+});
+
+it("ringfence/guards/mysql", () => {
+  expect(all.get("./guards/mysql")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "ClaimFragment",
+        "ConnectionOf",
+        "FenceColumns",
+        "FenceValues",
+        "MysqlConnection",
+        "MysqlGuard",
+        "MysqlGuardOptions",
+        "MysqlPool",
+        "SqlFragment",
+      ],
+      "values": [
+        "mysqlGuard",
+        "mysqlGuardSchema",
+      ],
+    }
+  `);
+});
+
+it("ringfence/guards/idempotency", () => {
+  expect(all.get("./guards/idempotency")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "AsyncQueries",
+        "CallOptions",
+        "Dialect",
+        "IdempotentOptions",
+        "MysqlQueries",
+        "PgQueries",
+        "PostgresJsQueries",
+        "Provider",
+        "Queries",
+        "SqliteQueries",
+        "SweepOptions",
+      ],
+      "values": [
+        "createIdempotencyTable",
+        "idempotencySchema",
+        "idempotent",
+        "idempotentCall",
+        "settleIdempotentCall",
+        "sweepIdempotency",
       ],
     }
   `);

@@ -36,17 +36,19 @@ import {
   type Release,
   type Renewal,
 } from "../../core/driver.ts";
-import { type Dialer, dialerOf, type Outcome, type RedisClient } from "./client.ts";
+import { type Dialer, dialerOf, type RedisClient } from "./client.ts";
 import type { Call } from "./connection.ts";
 import { asRedisError } from "./errors.ts";
+import { redisGuarantees } from "./guarantees.ts";
 import { KeySpace } from "./keys.ts";
 import { listNames } from "./names.ts";
 import { type Checked, checkOptions, type RedisDriverOptions } from "./options.ts";
 import { probeServer } from "./probe.ts";
-import { Quick, whole } from "./quick.ts";
+import { AT_ONCE, Quick, whole } from "./quick.ts";
+import { renewAll } from "./renewals.ts";
 import { NotReplicatedError } from "./replicas.ts";
 import { answerOf, exchangedOf, isAlone, LETTERS, reasonOf, recordOf } from "./replies.ts";
-import { ATTEMPT, EXCHANGE, INSPECT, RELEASE, RENEW, RENEW_ASIDE, REVOKE } from "./scripts.ts";
+import { ATTEMPT, EXCHANGE, INSPECT, RELEASE, REVOKE } from "./scripts.ts";
 import { ClusterServers, OneServer, type Servers } from "./servers.ts";
 import { Wakes } from "./wakes.ts";
 
@@ -102,6 +104,7 @@ export function redisDriver(
     mints: "at-grant",
     transfer: "yes",
     retains: "yes",
+    guarantees: (findings) => redisGuarantees(findings, !checked.efficiencyOnly),
     async open(context: DriverContext): Promise<Backend> {
       try {
         const dialer = await dialerOf(client);
@@ -135,6 +138,7 @@ class RedisBackend implements Backend {
   readonly #keys: KeySpace;
   /** `undefined` where grants wait for replicas, which takes longer than all that it saves. */
   readonly #quick: Quick | undefined;
+  readonly #renewing: Parameters<typeof renewAll>[0];
   readonly #channel: string;
   readonly #wakes: Wakes;
   /** Entries of this process in the queues: all are told to ask again when messages may have been lost. */
@@ -147,11 +151,10 @@ class RedisBackend implements Backend {
     this.#context = context;
     this.#checked = checked;
     this.#keys = new KeySpace(dialer.keyPrefix, context.namespace);
+    const atOnce = dialer.cluster ? 1 : AT_ONCE;
+    this.#renewing = { servers, keys: this.#keys, atOnce: checked.needed === 0 ? atOnce : 1 };
     if (checked.needed === 0)
-      this.#quick = new Quick(servers, this.#keys, {
-        cluster: dialer.cluster,
-        fenced: this.#fenced,
-      });
+      this.#quick = new Quick(servers, this.#keys, { atOnce, fenced: this.#fenced });
     // One process may have several backends, and each is told only of its own entries.
     const own = Buffer.from(context.random.bytes(6)).toString("hex");
     this.#channel = this.#keys.channel(`${context.host.id}.${own}`);
@@ -207,23 +210,7 @@ class RedisBackend implements Backend {
   }
 
   async renew(grants: readonly GrantRef[], io: Io): Promise<readonly Renewal[]> {
-    const dueAt = this.#dueAt(io);
-    const calls = grants.map((grant) => this.#renewal(grant, grant.mode !== "exclusive"));
-    const outcomes = [...(await this.#servers.runAll(calls, "renew", dueAt))];
-    // No exclusive lease of this id: a place in a queue, or nothing, and then why.
-    const others = grants.flatMap((grant, i) => {
-      const outcome = outcomes[i];
-      return outcome?.ok === true && outcome.value === 0 ? [{ grant, i }] : [];
-    });
-    if (others.length > 0) {
-      const again = others.map(({ grant }) => this.#renewal(grant, true));
-      const replies = await this.#servers.runAll(again, "renew", dueAt);
-      for (const [k, { i }] of others.entries()) {
-        const reply = replies[k];
-        if (reply !== undefined) outcomes[i] = reply;
-      }
-    }
-    return grants.map((grant, i) => renewalOf(outcomes[i], Math.ceil(grant.ttlMs)));
+    return await renewAll(this.#renewing, grants, this.#dueAt(io));
   }
 
   async release(grants: readonly GrantRef[], io: Io): Promise<readonly Release[]> {
@@ -363,14 +350,6 @@ class RedisBackend implements Backend {
     );
   }
 
-  #renewal({ name, grantId, ttlMs, lockDelayMs }: GrantRef, aside: boolean): Call {
-    const keys = this.#keys.of(name);
-    const args = [grantId, whole(ttlMs), whole(lockDelayMs)];
-    return aside
-      ? { statement: RENEW_ASIDE, keys, args }
-      : { statement: RENEW, keys: [keys[0]], args };
-  }
-
   #releasing(grant: Pick<GrantRef, "name" | "grantId" | "refuseLateMs" | "raiseTo">): Call {
     const { name, grantId, refuseLateMs, raiseTo } = grant;
     const raise = raiseTo === undefined ? "" : String(raiseTo);
@@ -383,21 +362,6 @@ class RedisBackend implements Backend {
 }
 
 const RELEASED: Release = { kind: "released" };
-
-function renewalOf(outcome: Outcome | undefined, ttlMs: number): Renewal {
-  if (outcome === undefined) return { kind: "failed", error: asRedisError(undefined) };
-  if (!outcome.ok) {
-    const { error } = outcome;
-    const known =
-      error instanceof NotReplicatedError
-        ? new DriverError("unavailable", "unknown", error.message, { cause: error })
-        : asRedisError(error);
-    return { kind: "failed", error: known };
-  }
-  const { value } = outcome;
-  if (value === 1 || (Array.isArray(value) && value[0] === 1)) return { kind: "renewed", ttlMs };
-  return { kind: "gone", reason: reasonOf(Array.isArray(value) ? value[1] : 0) };
-}
 
 function releaseOf(reply: unknown): Release {
   const [done, code] = reply as readonly [number, number];

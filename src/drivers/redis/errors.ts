@@ -47,6 +47,12 @@ export function codeOf(error: unknown): string | undefined {
   return /^([A-Z][A-Z0-9]+)(?: |$)/.exec(error.message)?.[1];
 }
 
+/** One name of several was enough for the server to refuse a script before it ran: each must be asked by itself. */
+export function refusedWhole(error: unknown): boolean {
+  const code = codeOf(error);
+  return code === "NOPERM" || code === "CROSSSLOT";
+}
+
 /** An error reply without the command that a library puts on it: whole scripts, and who holds a lock, in somebody's log. */
 export function bare(error: unknown): Error {
   if (!(error instanceof Error)) return new Error("the Redis client rejected with no error");

@@ -1,14 +1,12 @@
 import type { Ask, Granted, GrantRef } from "../../core/driver.ts";
-import { codeOf } from "./errors.ts";
+import { refusedWhole } from "./errors.ts";
 import type { KeySpace } from "./keys.ts";
 import { type Cell, quicklyGranted } from "./replies.ts";
 import { QUICK } from "./scripts.ts";
 import type { Servers } from "./servers.ts";
 
 /** The most steps in one script: the server does nothing else meanwhile, about a third of a millisecond. */
-const AT_ONCE = 64;
-/** One name is enough for the server to refuse a script before it runs: the others then go the long way. */
-const REFUSED_WHOLE: readonly string[] = ["NOPERM", "CROSSSLOT"];
+export const AT_ONCE = 64;
 /** A counter lives a week and at least twice the longest ttl: this script needs to think of the week only. */
 const LONGEST_MS = 3 * 86_400_000;
 /** How many names are remembered that were not done quickly. */
@@ -50,12 +48,11 @@ export class Quick {
   constructor(
     servers: Servers,
     keys: KeySpace,
-    facts: { readonly cluster: boolean; readonly fenced: boolean },
+    facts: { readonly atOnce: number; readonly fenced: boolean },
   ) {
     this.#servers = servers;
     this.#keys = keys;
-    // The keys of one script are of one slot.
-    this.#atOnce = facts.cluster ? 1 : AT_ONCE;
+    this.#atOnce = facts.atOnce;
     this.#fenced = facts.fenced;
   }
 
@@ -128,7 +125,7 @@ export class Quick {
           resolve(quicklyGranted(cells[0], cells[at++], ttlMs, this.#fenced));
       },
       (error: unknown) => {
-        const others = keys.length > 1 && REFUSED_WHOLE.includes(codeOf(error) ?? "");
+        const others = keys.length > 1 && refusedWhole(error);
         for (const { resolve, reject } of back)
           if (others) resolve(false);
           else reject(error);

@@ -196,20 +196,34 @@ return {0, w and 1 or 0, by, who, math.max(1, wait + rank * math.min(ttl, 3000))
 };
 
 /**
- * Renews an exclusive lease. It has one key, so that it goes through while a Cluster moves the slot.
+ * Renews exclusive leases, each a step of its own. Each has one key, so that it goes through while a Cluster moves the slot.
  *
- * KEYS: l
- * ARGV: grant id, ttl, lock-delay
- * Returns 1 renewed, 0 not this: ask `renew-aside`
+ * KEYS: l of each name
+ * ARGV: for each name: grant id, ttl, lock-delay
+ * Returns for each: 1 renewed, 0 not this: ask `renew-aside`
  */
 export const RENEW: Statement = {
   name: "renew",
-  text: /* lua */ `${HEAD}${LEASE}
-if sole ~= ARGV[1] or ends <= now then return 0 end
-local ttl, delay = tonumber(ARGV[2]), tonumber(ARGV[3])
-hold(held, math.max(ends, now + ttl), delay, ttl)
-lasting(ttl + delay)
-return 1
+  text: /* lua */ `
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local replies = {}
+for i, L in ipairs(KEYS) do
+  local g, ttl, delay = ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
+  local v = redis.pcall('HMGET', L, 'g', 'x')
+  local id, from, had, rest = string.match(v[1] or '', '^([^|]*)|(%d+)|%d+|(%d+)(|.*)$')
+  replies[i] = 0
+  if id == g and from + had > now then
+    redis.call('HSET', L, 'g', g .. '|' .. math.max(from + had, now + ttl) - ttl .. '|' .. delay .. '|' .. ttl .. rest)
+    local till = now + math.max(0, 2 * (ttl + delay) - 604800000)
+    if tonumber(v[2] or '0') < till then
+      redis.call('HSET', L, 'x', string.format('%.0f', till + 3600000))
+      redis.call('PEXPIREAT', L, string.format('%.0f', till + 608400000))
+    end
+    replies[i] = 1
+  end
+end
+return replies
 `,
 };
 

@@ -23,6 +23,7 @@ import type { RedisClient } from "../redis/client.ts";
 import { asRedisError } from "../redis/errors.ts";
 import { KeySpace } from "../redis/keys.ts";
 import { RedlockBackend } from "./backend.ts";
+import { redlockGuarantees } from "./guarantees.ts";
 import { type Checked, checkOptions, type RedlockDriverOptions, refusals } from "./options.ts";
 import { Panel } from "./panel.ts";
 import { connectTo, type LockServer } from "./servers.ts";
@@ -163,6 +164,12 @@ function driverOf(
     mints: "at-grant",
     transfer: "yes",
     retains: "yes",
+    guarantees: (findings) =>
+      redlockGuarantees(findings, {
+        servers,
+        quorum: checked.quorum,
+        fenced: !checked.efficiencyOnly,
+      }),
     open,
   };
 }

@@ -26,6 +26,7 @@ import { InvalidArgumentError } from "../../core/errors.ts";
 import { SqliteBackend } from "./backend.ts";
 import type { SqliteDatabase } from "./client.ts";
 import { asDriverError, isBusy } from "./errors.ts";
+import { sqliteGuarantees } from "./guarantees.ts";
 import { type Opened, openStore, type Source } from "./open-store.ts";
 import {
   checkOptions,
@@ -83,6 +84,7 @@ export function sqliteDriverOn(
     mints: "at-grant",
     transfer: "same-host",
     retains: "yes",
+    guarantees: (findings) => sqliteGuarantees(findings, settings.durability === "full"),
     open: async (context) => await open(target, settings, context, system),
   };
 }

@@ -32,10 +32,7 @@ export function statements(prefix: string): Statements {
 }
 
 const MAX = MAX_TOKEN.toString();
-/**
- * A renewal never ends a lease sooner than it would have ended: whoever is stopped right after a step with a shorter ttl
- * counts on the longer one until it has seen the answer.
- */
+/** A renewal never ends a lease sooner than it would have ended: it may be a late one with a shorter ttl. */
 const LONGER = "expires = max(expires, :expires), wall_end = max(wall_end, :wallEnd)";
 
 function metaSql({ meta }: Tables): Part<"meta" | "tables" | "setIdentity"> {

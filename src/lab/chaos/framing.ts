@@ -9,6 +9,7 @@ import {
   RENEW_ASIDE,
   REVOKE,
 } from "../../drivers/redis/scripts.ts";
+import * as redlock from "../../drivers/redlock/scripts.ts";
 import { SCRIPTS } from "../servers/redis-state.ts";
 import { decodeValue } from "./resp.ts";
 
@@ -28,12 +29,13 @@ export interface Framing {
 
 const NAMES: ReadonlyMap<string, string> = new Map([
   ...Object.entries(SCRIPTS).map(([name, text]) => [text, name] as const),
-  ...[ATTEMPT, EXCHANGE, INSPECT, RELEASE, RENEW, RENEW_ASIDE, REVOKE].flatMap(
-    ({ name, text }): [string, string][] => [
-      [text, name],
-      [createHash("sha1").update(text).digest("hex"), name],
-    ],
-  ),
+  ...[
+    ...[ATTEMPT, EXCHANGE, INSPECT, RELEASE, RENEW, RENEW_ASIDE, REVOKE],
+    ...[redlock.TAKE, redlock.WRITE_BACK, redlock.UNDO, redlock.EXTEND, redlock.RELEASE],
+  ].flatMap(({ name, text }): [string, string][] => [
+    [text, name],
+    [createHash("sha1").update(text).digest("hex"), name],
+  ]),
 ]);
 
 function commandName(command: readonly unknown[]): string {

@@ -41,7 +41,12 @@ export async function setUp(scenario: Scenario, armName: ArmName, how: How): Pro
   const { real } = scenario;
   if (real === undefined) throw new RangeError(`${scenario.id} runs in the simulator only.`);
   const arm = scenario.arms[armName];
-  const production = arm.lock.kind === "core" || (armName === "ringfence" && real.driver === true);
+  const { lock } = arm;
+  const production =
+    lock.kind === "core" ||
+    lock.kind === "quorum" ||
+    (armName === "ringfence" && real.driver === true);
+  const independent = lock.kind === "quorum" || lock.kind === "redlock";
   const undo: (() => Promise<void>)[] = [];
   const parts: Parts = {
     how,
@@ -59,14 +64,17 @@ export async function setUp(scenario: Scenario, armName: ArmName, how: How): Pro
     });
     const inFile = production && how.store === "sqlite";
     const redis = inFile ? [] : await startServers(countOf(scenario, arm), parts);
-    if (arm.lock.kind !== "redlock" || production) await copyAll(redis, parts);
+    if (!independent) await copyAll(redis, parts);
     const resource = await ResourceListener.open(arm.guard, journal);
     undo.push(async () => resource.close());
     const query = real.query === undefined ? "" : `?${real.query}`;
-    const url = (port: number): string =>
-      inFile
-        ? `sqlite:${encodeURI(join(how.folder, "locks.db"))}`
-        : `redis://127.0.0.1:${port}${query}`;
+    // Who only looks demands nothing of the server.
+    const plain = (port: number): string =>
+      inFile ? `sqlite:${encodeURI(join(how.folder, "locks.db"))}` : `redis://127.0.0.1:${port}`;
+    const url = (ports: readonly number[]): string =>
+      lock.kind === "quorum"
+        ? `redlock:${ports.map(plain).join(",")}?quorum=${lock.quorum}`
+        : plain(ports[0] ?? 0) + (inFile ? "" : query);
     const clients = await Promise.all(
       real.clients.map(async (name, i) => {
         const ops = (i + 1) * OPS;
@@ -81,8 +89,8 @@ export async function setUp(scenario: Scenario, armName: ArmName, how: How): Pro
       }),
     );
     return {
-      store: production ? url(0) : null,
-      url,
+      store: production ? url([]) : null,
+      url: plain,
       redis,
       clients: new Map(clients.map((child) => [child.name, child])),
       ways: parts.ways,
@@ -109,7 +117,7 @@ interface Parts {
 /** A client process, with a way of its own to every server. */
 async function startClient(
   own: Pick<WorkerSetup, "scenario" | "arm" | "name" | "ops"> & {
-    readonly store: ((port: number) => string) | null;
+    readonly store: ((ports: readonly number[]) => string) | null;
   },
   {
     redis,
@@ -130,7 +138,7 @@ async function startClient(
   const setup: WorkerSetup = {
     ...own,
     file: join(parts.how.folder, `${name}.ndjson`),
-    store: store === null ? null : store(ports[0] ?? 0),
+    store: store === null ? null : store(ports),
     redis: ports,
     resource: await lead("X", resource.port, lineFraming),
     service: await lead("Y", resource.port, lineFraming),
@@ -146,7 +154,7 @@ async function closeAll(undo: (() => Promise<void>)[]): Promise<void> {
 }
 
 function countOf({ arms }: Scenario, { lock }: Arm): number {
-  if (lock.kind === "redlock") return lock.nodes ?? 5;
+  if (lock.kind === "redlock" || lock.kind === "quorum") return lock.nodes ?? 5;
   const naive = arms.naive.lock;
   const replicas = lock.kind === "redis" ? lock.replicas : undefined;
   return 1 + (replicas ?? (naive.kind === "redis" ? naive.replicas : undefined) ?? 0);

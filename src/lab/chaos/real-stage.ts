@@ -347,7 +347,7 @@ export class RealStage implements Play {
   }
 
   #observe({ lock }: Arm): void {
-    if (lock.kind === "redlock" && !this.ours) return;
+    if (lock.kind === "redlock" || lock.kind === "quorum") return;
     const look = this.#look(this.#props.redis[0]?.port ?? 0);
     this.#observer = new Observer(LOCK, this.#journal, look);
   }

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { InvalidArgumentError } from "../../core/errors.ts";
 import { systemClock } from "../../runtime/system-clock.ts";
+import type { Verdict } from "../checkers/index.ts";
 import { type Ev, History } from "../history.ts";
 import { readEvent, readObject } from "../ndjson.ts";
 import { type ArmResult, judge, type ScenarioResult, scenarioResult } from "../run.ts";
@@ -75,32 +76,46 @@ async function playReal(
 ): Promise<ArmResult> {
   const folder = mkdtempSync(join(how.folder, `${scenario.id}-${arm}-`));
   const stage = await RealStage.open(scenario, arm, { ...how, folder });
+  let failure: string | null;
   try {
-    await untilOver(scenario, stage);
+    failure = await untilOver(scenario, stage);
   } finally {
     await stage.close();
   }
   const history = merged(stage.files, { scenario: scenario.id, backend: arm, seed: "real" });
   const check = { ...scenario.check, epsilonNs: EPSILON_NS };
-  const verdict = judge({ ...scenario, check }, history, stage);
+  const judged = judge({ ...scenario, check }, history, stage);
+  const verdict: Verdict =
+    failure === null || judged.verdict === false
+      ? judged
+      : { ...judged, verdict: "unknown", reasons: [...judged.reasons, failure] };
   const asExpected = (verdict.verdict !== false) === scenario.arms[arm].holds;
   return { arm, verdict, history, seed: 0, runs: 1, hash: 0, asExpected };
 }
 
-/** Until everything that has to come to an end has, or the time is over. */
-async function untilOver(scenario: Scenario, stage: RealStage): Promise<void> {
-  await new Promise<void>((resolve, reject) => {
-    const timer = systemClock.timer(scenario.withinMs, resolve, true);
-    const settled = (): void => {
-      if (stage.unfinished.length > 0) return;
+/**
+ * Until everything that has to come to an end has, or the time is over. Returns why the scenario could not be played to its
+ * end, where it could not: a busy machine, a server that does not start.
+ */
+async function untilOver(scenario: Scenario, stage: RealStage): Promise<string | null> {
+  return await new Promise<string | null>((resolve) => {
+    const done = (why: string | null): void => {
       timer.cancel();
-      resolve();
+      resolve(why);
+    };
+    const timer = systemClock.timer(
+      scenario.withinMs,
+      () => {
+        resolve(null);
+      },
+      true,
+    );
+    const settled = (): void => {
+      if (stage.unfinished.length === 0) done(null);
     };
     stage.onSettled = settled;
     stage.must("the scenario", scenario.play(stage)).then(settled, (error: unknown) => {
-      timer.cancel();
-      const why = error instanceof Error ? error.message : String(error);
-      reject(new Error(`${scenario.id}, ${stage.armName}: ${why}`, { cause: error }));
+      done(error instanceof Error ? error.message : String(error));
     });
   });
 }

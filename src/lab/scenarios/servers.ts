@@ -109,7 +109,7 @@ export const SERVERS: readonly Scenario[] = [
     real: { clients: ["A", "B"] },
     async play(s: Play): Promise<void> {
       const answer = ({ label }: PlayMessage): boolean =>
-        label === "takeAndCount reply" || label === "attempt reply";
+        label === "takeAndCount reply" || label === "take reply";
       s.client("A");
       const answers = s.servers.map((server) => s.hold(server, "A", answer));
       const acquiring = s.client("A").acquire("L", TTL);

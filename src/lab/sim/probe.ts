@@ -4,6 +4,7 @@ import type { SimProcess } from "./process.ts";
 import type { Scheduler } from "./scheduler.ts";
 
 const NS = 1e6;
+const LOW = 0xffff_ffffn;
 
 const LANDS: ReadonlySet<EvOp> = new Set(["claim", "read", "write", "effect"]);
 
@@ -48,7 +49,7 @@ export class Probe {
   ev(who: SimProcess, k: EvKind, f: EvOp, facts: Facts = {}): void {
     // What is left of a killed process's promises is nobody's any more; what it sent may still land.
     if (!who.alive && !(k === "event" && LANDS.has(f))) return;
-    this.#mix(`${who.name}.${who.incarnation} ${k} ${f}`, facts);
+    this.#mix(who, k, f, facts);
     if (this.history === null) return;
     const { ttlMs, lockDelayMs, remainingMs, ...rest } = facts;
     const lt = who.machine.boot() * NS;
@@ -69,7 +70,7 @@ export class Probe {
   /** Something that happened to the world. */
   world(f: EvOp, facts: WorldFacts = {}): void {
     const { p = "world", inc = 0, ...rest } = facts;
-    this.#mix(`${p} ${f}`, {});
+    this.#mix(p, "event", f, {});
     this.history?.append({
       t: Math.round(this.#scheduler.now * NS),
       p,
@@ -80,9 +81,13 @@ export class Probe {
     });
   }
 
-  #mix(what: string, facts: Facts): void {
+  #mix(who: SimProcess | string, k: EvKind, f: EvOp, facts: Facts): void {
     const { grant = "", token = 0n, ver = 0, accepted } = facts;
-    const text = `${what} ${grant} ${ver} ${String(accepted)} ${token.toString()}`;
-    this.#hash = seedOf((this.#hash ^ Math.round(this.#scheduler.now * 1000)) >>> 0, text);
+    let hash = (this.#hash ^ Math.round(this.#scheduler.now * 1000)) >>> 0;
+    hash = typeof who === "string" ? seedOf(hash, who) : seedOf(hash + who.incarnation, who.name);
+    hash = seedOf(seedOf(seedOf(hash, k), f), grant);
+    const low = Number(token & LOW);
+    hash = Math.imul(hash ^ low, 0x85ebca6b) ^ Math.imul(Number(token >> 32n) + ver, 0xc2b2ae35);
+    this.#hash = (hash ^ (accepted === undefined ? 0 : accepted ? 1 : 2)) >>> 0;
   }
 }

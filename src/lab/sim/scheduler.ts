@@ -1,5 +1,7 @@
+import { jobs } from "./pump.ts";
+
 /**
- * Microtask turns between two events. Longer chains of promises would see the next event before they end: a test runs
+ * Microtask turns between two events, where they cannot be run until none is left. Longer chains of promises would see the next event before they end: a test runs
  * the same seeds with eight times as many turns and must see the same history.
  */
 const DRAIN_TURNS = 32;
@@ -64,20 +66,50 @@ export class Scheduler {
 
   /** Lets time pass up to `until`, or until `enough` says so after an event. Rejects with what an event throws. */
   async run(until: number, enough: () => boolean = () => false): Promise<void> {
+    const { drain } = jobs;
+    if (drain !== null && this.#turns === DRAIN_TURNS) {
+      await new Promise<void>((resolve, reject) => {
+        jobs.add(() => {
+          try {
+            drain();
+            this.#runHere(until, enough, drain);
+            resolve();
+          } catch (error) {
+            reject(error instanceof Error ? error : new Error(String(error)));
+          }
+        });
+      });
+      return;
+    }
     for (let turn = 0; turn < this.#turns; turn += 1) await TURN;
+    for (let next = this.#next(until); next !== null; next = this.#next(until)) {
+      next.fn?.();
+      if (next.settles) for (let turn = 0; turn < this.#turns; turn += 1) await TURN;
+      if (enough()) return;
+    }
+  }
+
+  /** The same without a single promise of its own. */
+  #runHere(until: number, enough: () => boolean, drain: () => void): void {
+    for (let next = this.#next(until); next !== null; next = this.#next(until)) {
+      next.fn?.();
+      if (next.settles) drain();
+      if (enough()) return;
+    }
+  }
+
+  /** Takes the next event, and lets time pass up to it; `null` when there is none before `until`. */
+  #next(until: number): Happening | null {
     for (;;) {
       const next = this.#heap[0];
       if (next === undefined || next.at > until) {
         if (Number.isFinite(until)) this.now = Math.max(this.now, until);
-        return;
+        return null;
       }
       this.#pop();
-      const { fn } = next;
-      if (fn === null) continue;
+      if (next.fn === null) continue;
       this.#advance(next.at);
-      fn();
-      if (next.settles) for (let turn = 0; turn < this.#turns; turn += 1) await TURN;
-      if (enough()) return;
+      return next;
     }
   }
 
