@@ -21,6 +21,7 @@ const DEBIAN = [
     service: "redis-sentinel",
     why: "failover of the Redis driver",
   },
+  { name: "default-jre-headless", command: "java", why: "DynamoDB Local, of test/servers" },
   { name: "gcc", command: "gcc", why: "compiles the shim that moves a process's wall clock" },
   { name: "libc6-dev", command: "gcc", why: "the headers for it" },
   { name: "procps", command: "pgrep", why: "finds the processes of a server that a test crashes" },

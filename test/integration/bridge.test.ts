@@ -92,7 +92,7 @@ describeRedis("the bridge for a fleet that runs an older lock and Ringfence", ()
         sections += 1;
       };
       const rounds = size(5, 200);
-      const fleet = (works: readonly (() => Promise<unknown>)[]): Promise<unknown> =>
+      const fleet = async (works: readonly (() => Promise<unknown>)[]): Promise<unknown> =>
         Promise.all(
           works.map(async (work) => {
             for (let round = 0; round < rounds; round += 1) await work();

@@ -226,7 +226,7 @@ describe("the nightly report of six replicas", () => {
   });
 
   it("is written once, although the first replica at it is killed", async () => {
-    worker = await bundle("test/support/report-worker.ts");
+    worker = await bundle("test/fixtures/report-worker.ts");
     const day = new Date().toISOString().slice(0, 10);
     const file = join(folder.path, "report.txt");
     const said: string[] = [];

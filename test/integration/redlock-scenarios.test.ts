@@ -4,11 +4,11 @@ import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { redlockDriver } from "../../src/drivers/redlock/index.ts";
 import { createLockManager } from "../../src/index.ts";
+import { canMoveWallClocks, compileShim, WallClock } from "../../src/lab/chaos/wall-clock.ts";
 import { LIBRARIES } from "../fixtures/redis-clients.ts";
 import { describeRedis, RedisServer, stopAfter } from "../fixtures/redis-server.ts";
 import { RedlockServers } from "../fixtures/redlock-servers.ts";
 import { TcpProxy } from "../fixtures/tcp-proxy.ts";
-import { canMoveWallClocks, WallClock } from "../fixtures/wall-clock.ts";
 
 const [library] = LIBRARIES;
 
@@ -78,7 +78,7 @@ describe.skipIf(!canMoveWallClocks())("the same, and a clock that jumps", () => 
       onTestFinished(() => {
         rmSync(folder, { recursive: true, force: true });
       });
-      const clock = new WallClock(folder);
+      const clock = new WallClock(compileShim(folder), join(folder, "wall-clock.offset"));
       for (let i = 1; i <= 5; i += 1) {
         // The server inherits the environment, and is the only process that is started meanwhile.
         if (i === number) Object.assign(process.env, clock.env);

@@ -23,6 +23,17 @@ it.each([coreSubject(), fileSubject()].map((subject) => [subject.name, subject] 
   },
 );
 
+// A schedule over five servers takes ten times as long.
+it("no schedule breaks the production core and Redlock driver, and each repeats itself", async () => {
+  const subject = SUBJECTS.find(({ name }) => name === "redlock");
+  if (subject === undefined) throw new Error("no such subject");
+  const runs = size(3, 5000);
+  const outcome = await search(subject, { seed: 1, runs, twice: true });
+  const { found } = outcome;
+  expect(found === null ? "" : encodeCase({ ...found.case, picks: null })).toBe("");
+  expect(outcome.runs).toBe(runs);
+});
+
 it("a seed gives the same history twice, and with eight times as many turns between events", async () => {
   const { runCore } = await import("../../src/lab/explore/core-run.ts");
   const { FILE_TOLERATED, swarmOf } = await import("../../src/lab/explore/swarm.ts");
@@ -99,7 +110,11 @@ it("a replay line comes back as it was, and a broken one is refused", () => {
 });
 
 it("subjects that are there to be broken say so", () => {
-  expect(SUBJECTS.filter(({ ours }) => ours).map(({ name }) => name)).toEqual(["core", "sqlite"]);
+  expect(SUBJECTS.filter(({ ours }) => ours).map(({ name }) => name)).toEqual([
+    "core",
+    "sqlite",
+    "redlock",
+  ]);
 });
 
 it("seeds of different texts differ", () => {

@@ -163,8 +163,9 @@ class Schedule {
   }
 
   #hear(client: Client, round: number, input: RoundInput): void {
-    if (client.round === null || client.round.terms.value !== String(round)) return;
-    const { next, outputs } = stepRound(client.round, input);
+    const { round: current } = client;
+    if (current?.terms.value !== String(round)) return;
+    const { next, outputs } = stepRound(current, input);
     client.round = next;
     for (const output of outputs) this.#do(client, round, output);
   }

@@ -384,6 +384,22 @@ it("ringfence/guards/idempotency", () => {
   `);
 });
 
+it("ringfence/guards/http", () => {
+  expect(all.get("./guards/http")).toMatchInlineSnapshot();
+});
+
+it("ringfence/guards/redis", () => {
+  expect(all.get("./guards/redis")).toMatchInlineSnapshot();
+});
+
+it("ringfence/guards/s3", () => {
+  expect(all.get("./guards/s3")).toMatchInlineSnapshot();
+});
+
+it("ringfence/guards/dynamodb", () => {
+  expect(all.get("./guards/dynamodb")).toMatchInlineSnapshot();
+});
+
 it("no subpath is left out above, and each really exports what its types say", async () => {
   expect([...all.keys()]).toEqual([
     ".",
@@ -397,6 +413,9 @@ it("no subpath is left out above, and each really exports what its types say", a
     "./guards/mysql",
     "./guards/idempotency",
     "./guards/http",
+    "./guards/redis",
+    "./guards/s3",
+    "./guards/dynamodb",
     "./redis",
     "./postgres",
     "./redlock",

@@ -10,7 +10,6 @@
  */
 import { InvalidArgumentError } from "../../core/errors.ts";
 import {
-  type Claim,
   type Credential,
   type Guard,
   type GuardOptions,
@@ -19,24 +18,12 @@ import {
   presentationOf,
   resourceList,
 } from "../../core/guard.ts";
-import {
-  checkAdoption,
-  decideAdoption,
-  decideClaim,
-  decideVerify,
-  purgeTime,
-} from "../../core/guard-decision.ts";
+import { checkAdoption, purgeTime } from "../../core/guard-decision.ts";
+import { adoptOne, claimAll, purgeBefore, verifyAll } from "../../core/guard-entries.ts";
 import { checkName } from "../../core/lock-name.ts";
 import { systemClock } from "../../runtime/system-clock.ts";
 import { systemMac } from "../../runtime/system-mac.ts";
-import type { FileEntry } from "./manifest.ts";
-import {
-  change,
-  type FileStore,
-  type FileTransaction,
-  type Transaction,
-  transactionOf,
-} from "./store.ts";
+import { change, type FileStore, type FileTransaction, transactionOf } from "./store.ts";
 
 /** A guard over stores made by `fileStore`. */
 export interface FileGuard extends Guard<FileStore, FileTransaction> {
@@ -66,7 +53,7 @@ export function fileGuard(options: GuardOptions = {}): FileGuard {
     if (typeof fn !== "function")
       throw new InvalidArgumentError("Expected the body of `run` to be a function.");
     return change(store, "run", mine.remainingMs(), async (tx) => {
-      claimAll(tx, list, mine);
+      claimAll(tx, list, mine, systemClock.wall());
       return fn(tx);
     });
   };
@@ -75,15 +62,12 @@ export function fileGuard(options: GuardOptions = {}): FileGuard {
     async claim(store, resources, credential) {
       const [list, mine] = [resourceList(resources), read(credential)];
       await change(store, "claim", mine.remainingMs(), async (tx) => {
-        claimAll(tx, list, mine);
+        claimAll(tx, list, mine, systemClock.wall());
       });
     },
     async verify(transaction, resources, credential) {
       const [list, mine] = [resourceList(resources), read(credential)];
-      const tx = transactionOf(transaction);
-      mine.checkDeadline();
-      for (const resource of list) decideVerify(resource, tx.entry(resource), mine);
-      for (const resource of list) tx.setEntry(resource, entryOf(mine));
+      verifyAll(transactionOf(transaction), list, mine, systemClock.wall());
     },
     async update(store, name, credential, fn) {
       return run(store, name, credential, async (tx) => {
@@ -96,36 +80,12 @@ export function fileGuard(options: GuardOptions = {}): FileGuard {
       checkName(resource, "resource");
       checkAdoption(adoption);
       await change(store, "adopt", Infinity, async (tx) => {
-        const standing = { entry: tx.entry(resource), floor: tx.floor(adoption.to) };
-        const move = decideAdoption(resource, standing, adoption);
-        if (move === null) return;
-        tx.raiseFloor(adoption.from, move.leftFloor);
-        tx.setEntry(resource, entryOf(move.entry));
+        adoptOne(tx, resource, adoption, systemClock.wall());
       });
     },
     async purge(store, before) {
       const time = purgeTime(before);
-      return change(store, "purge", Infinity, async (tx) => purge(tx, time));
+      return change(store, "purge", Infinity, async (tx) => purgeBefore(tx, time));
     },
   };
-}
-
-function entryOf({ token, grantId, scope }: Claim): FileEntry {
-  return { token, grantId, scope, usedAtMs: systemClock.wall() };
-}
-
-function claimAll(tx: Transaction, list: readonly string[], mine: Presentation): void {
-  mine.checkDeadline();
-  const floor = tx.floor(mine.scope);
-  for (const resource of list) decideClaim(resource, { entry: tx.entry(resource), floor }, mine);
-  for (const resource of list) tx.setEntry(resource, entryOf(mine));
-}
-
-function purge(tx: Transaction, beforeMs: number): number {
-  const old = [...tx.entries()].filter(([, entry]) => entry.usedAtMs < beforeMs);
-  for (const [resource, { scope, token }] of old) {
-    tx.raiseFloor(scope, token);
-    tx.setEntry(resource, null);
-  }
-  return old.length;
 }

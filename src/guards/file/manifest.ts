@@ -1,13 +1,7 @@
 import { BackendConfigError } from "../../core/errors.ts";
-import type { Claim } from "../../core/guard.ts";
+import type { UsedClaim } from "../../core/guard-entries.ts";
 
 const FORMAT = 1;
-
-/** A guard entry of a directory. */
-export interface FileEntry extends Claim {
-  /** Unix milliseconds of the last claim or verify. */
-  readonly usedAtMs: number;
-}
 
 /** Everything that one generation says. Content is in files beside it, which never change. */
 export interface Manifest {
@@ -15,7 +9,7 @@ export interface Manifest {
   readonly id: string;
   /** The id of the generation that this one was computed from; empty for the first. */
   readonly base: string;
-  readonly entries: ReadonlyMap<string, FileEntry>;
+  readonly entries: ReadonlyMap<string, UsedClaim>;
   /** Per scope, the token that missing entries inherit. */
   readonly floors: ReadonlyMap<string, bigint>;
   /** Per name, the file that has its content. */

@@ -5,6 +5,7 @@ import {
   InvalidArgumentError,
   RingfenceError,
 } from "../../core/errors.ts";
+import type { EntryBook, UsedClaim } from "../../core/guard-entries.ts";
 import { checkName } from "../../core/lock-name.ts";
 import { systemClock } from "../../runtime/system-clock.ts";
 import { systemRandom } from "../../runtime/system-random.ts";
@@ -15,7 +16,6 @@ import {
   currentGeneration,
   type Generation,
 } from "./generations.ts";
-import type { FileEntry } from "./manifest.ts";
 
 /** How long a change that no lease bounds starts again while others come first. */
 const CONFLICT_LIMIT_MS = 5000;
@@ -92,11 +92,11 @@ const OUTDATED: unique symbol = Symbol("outdated");
 class Outdated extends Error {}
 
 /** A transaction as the guard sees it. */
-export class Transaction implements FileTransaction {
+export class Transaction implements FileTransaction, EntryBook {
   readonly #dir: string;
   readonly #from: Generation;
   readonly #writes = new Map<string, Uint8Array | null>();
-  readonly #entries: Map<string, FileEntry>;
+  readonly #entries: Map<string, UsedClaim>;
   readonly #floors: Map<string, bigint>;
   #dirty = false;
   #ended = false;
@@ -144,16 +144,16 @@ export class Transaction implements FileTransaction {
     this.#dirty = true;
   }
 
-  entry(resource: string): FileEntry | null {
+  entry(resource: string): UsedClaim | null {
     this.#check();
     return this.#entries.get(resource) ?? null;
   }
 
-  entries(): ReadonlyMap<string, FileEntry> {
+  entries(): ReadonlyMap<string, UsedClaim> {
     return this.#entries;
   }
 
-  setEntry(resource: string, entry: FileEntry | null): void {
+  setEntry(resource: string, entry: UsedClaim | null): void {
     this.#check();
     if (entry === null) this.#entries.delete(resource);
     else this.#entries.set(resource, entry);

@@ -13,7 +13,7 @@ export function quoteIdentifier(name: unknown, option: string): string {
 }
 
 /** Quotes a table name, with its database before a dot where it has one. */
-export function quoteTable(name: unknown, option: string): string {
+function quoteTable(name: unknown, option: string): string {
   const parts = typeof name === "string" ? name.split(".") : [name];
   if (parts.length > 2)
     throw new InvalidArgumentError(`Expected \`${option}\` to be "table" or "database.table".`);

@@ -39,6 +39,8 @@ export interface Session {
   query(text: string, values?: readonly (string | null)[]): Promise<Answer>;
   /** Whether a transaction is open on it; `undefined` where the client does not tell. */
   open(): boolean | undefined;
+  /** Whether the server may end the session of a transaction of the caller's own, and the caller hears of it in order. */
+  readonly endsWell: boolean;
 }
 
 /** How a transaction begins, and what runs in it. */

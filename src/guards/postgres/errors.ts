@@ -8,7 +8,7 @@ import {
 } from "../../core/errors.ts";
 
 /** The server's five-character code, `undefined` for what did not come from it: a closed socket, a refused connection. */
-export function sqlState(error: unknown): string | undefined {
+function sqlState(error: unknown): string | undefined {
   const code = (error as { readonly code?: unknown } | null)?.code;
   return typeof code === "string" && /^[0-9A-Z]{5}$/.test(code) && "severity" in (error as object)
     ? code

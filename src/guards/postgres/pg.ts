@@ -31,6 +31,7 @@ export interface PgPool {
 
 export function pgSession(client: PgClient): Session {
   return {
+    endsWell: true,
     async query(text, values = []): Promise<Answer> {
       const { rows, rowCount } = await client.query(text, [...values]);
       return { rows: rows as Answer["rows"], count: rowCount ?? 0 };

@@ -43,8 +43,10 @@ export interface Statements {
   readonly claim: string;
   /** (resource, token, grant id, scope) → a row when there was no entry; none otherwise. The floor comes after it. */
   readonly insert: string;
-  /** (resource, token, grant id, scope, ms) → a row while the pair stands; also bounds the transaction's pauses. */
+  /** (resource, token, grant id, scope, ms) → a row while the pair stands; also bounds the transaction's statements and pauses. */
   readonly verify: string;
+  /** The same, without a bound on pauses. */
+  readonly verifyOnly: string;
   /** (resource) → token, holder, scope. */
   readonly entry: string;
   /** (resource) → the same; nobody changes the entry before this transaction ends. */
@@ -65,13 +67,16 @@ function lowered(setting: string): string {
   return `set_config('${setting}', CASE WHEN ${now} <> '0' AND ${now}::interval < $5::text::bigint * interval '1 ms' THEN ${now} ELSE $5::text END, true)`;
 }
 
-const PAIR = "token = $2::text::bigint AND grant_id = $3::text AND scope = $4::text";
+const PAIR = "token = $2 AND grant_id = $3 AND scope = $4";
 const STAMP = "used_at = clock_timestamp(), used_in = pg_current_xact_id()";
 
 /** The statements for one table name. The floors live in a table beside it, with the format under the empty scope. */
 export function statementsFor(tableName: string): Statements {
   const table = quoteTable(tableName, "table");
   const floors = quoteTable(`${tableName}_floors`, "table");
+  const verify = /* sql */ `
+UPDATE ${table} SET ${STAMP} WHERE resource = $1 AND ${PAIR}
+RETURNING ${lowered("statement_timeout")} AS statement`;
   return {
     // used_in: the transaction that claimed or verified last, for the trigger that refuses unguarded writes.
     schema: /* sql */ `
@@ -93,17 +98,15 @@ INSERT INTO ${floors} (scope, token) VALUES ('', ${FORMAT}) ON CONFLICT DO NOTHI
     format: /* sql */ `
 SELECT f.token::text AS token FROM ${floors} f LEFT JOIN ${table} g ON false WHERE f.scope = ''`,
     claim: /* sql */ `
-UPDATE ${table} SET token = $2::text::bigint, grant_id = $3::text, ${STAMP}
-WHERE resource = $1::text AND scope = $4::text
-  AND (token < $2::text::bigint OR (token = $2::text::bigint AND grant_id = $3::text))
+UPDATE ${table} SET token = $2, grant_id = $3, ${STAMP}
+WHERE resource = $1 AND scope = $4 AND (token < $2 OR (token = $2 AND grant_id = $3))
 RETURNING 1 AS ok`,
     insert: /* sql */ `
 INSERT INTO ${table} (resource, token, grant_id, scope, used_at, used_in)
 VALUES ($1::text, $2::text::bigint, $3::text, $4::text, clock_timestamp(), pg_current_xact_id())
 ON CONFLICT (resource) DO NOTHING RETURNING 1 AS ok`,
-    verify: /* sql */ `
-UPDATE ${table} SET ${STAMP} WHERE resource = $1::text AND ${PAIR}
-RETURNING ${lowered("idle_in_transaction_session_timeout")} AS idle, ${lowered("statement_timeout")} AS statement`,
+    verify: `${verify}, ${lowered("idle_in_transaction_session_timeout")} AS idle`,
+    verifyOnly: verify,
     entry: /* sql */ `
 SELECT token::text AS token, grant_id AS holder, scope FROM ${table} WHERE resource = $1::text`,
     lock: /* sql */ `

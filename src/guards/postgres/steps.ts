@@ -80,7 +80,8 @@ async function verifyOne(
   const values = [resource, mine.token.toString(), mine.grantId, mine.scope, leftMs.toString()];
   for (let look = 0; look < MOST_LOOKS; look += 1) {
     try {
-      if ((await session.query(sql.verify, values)).count === 1) return;
+      const verify = session.endsWell ? sql.verify : sql.verifyOnly;
+      if ((await session.query(verify, values)).count === 1) return;
       // With its lock, in an older snapshot, this fails with 40001 where the entry is newer: that is no stale token.
       decideVerify(resource, entryIn(await session.query(sql.lock, [resource])), mine);
     } catch (error) {

@@ -4,6 +4,7 @@ import {
   ATTEMPT,
   EXCHANGE,
   INSPECT,
+  QUICK,
   RELEASE,
   RENEW,
   RENEW_ASIDE,
@@ -30,7 +31,7 @@ export interface Framing {
 const NAMES: ReadonlyMap<string, string> = new Map([
   ...Object.entries(SCRIPTS).map(([name, text]) => [text, name] as const),
   ...[
-    ...[ATTEMPT, EXCHANGE, INSPECT, RELEASE, RENEW, RENEW_ASIDE, REVOKE],
+    ...[QUICK, ATTEMPT, EXCHANGE, INSPECT, RELEASE, RENEW, RENEW_ASIDE, REVOKE],
     ...[redlock.TAKE, redlock.WRITE_BACK, redlock.UNDO, redlock.EXTEND, redlock.RELEASE],
   ].flatMap(({ name, text }): [string, string][] => [
     [text, name],
@@ -41,7 +42,11 @@ const NAMES: ReadonlyMap<string, string> = new Map([
 function commandName(command: readonly unknown[]): string {
   const name = String(command[0]).toUpperCase();
   if (name !== "EVAL" && name !== "EVALSHA") return name;
-  return NAMES.get(String(command[1])) ?? name;
+  const script = NAMES.get(String(command[1])) ?? name;
+  if (script !== QUICK.name) return script;
+  // It gives back some names and takes others: what it takes counts.
+  const keys = Number(command[2]);
+  return Number(command[3 + keys]) === keys ? RELEASE.name : ATTEMPT.name;
 }
 
 /** Splits off whole messages, and keeps the rest for later. */

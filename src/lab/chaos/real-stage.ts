@@ -63,6 +63,8 @@ export class RealStage implements Play {
   readonly #journal: Journal;
   readonly #open = new Set<string>();
   readonly #last = new Map<string, string>();
+  /** Where a message was to be lost, and none was. */
+  readonly #unlost = new Set<string>();
   readonly #closers: (() => Promise<void>)[] = [];
   readonly #startedAt: number;
   readonly #url: (port: number) => string;
@@ -104,6 +106,12 @@ export class RealStage implements Play {
   /** What has not come to its end. */
   get unfinished(): readonly string[] {
     return [...this.#open];
+  }
+
+  /** Why this run put less to the test than it should have; `null` when it did not. */
+  get vacuous(): string | null {
+    const [what] = this.#unlost;
+    return what === undefined ? null : `no message was lost, ${what}`;
   }
 
   /** Files with the events of this run. */
@@ -234,10 +242,13 @@ export class RealStage implements Play {
 
   drop(from: string, to: string, match: (message: PlayMessage) => boolean, count = 1): void {
     let left = count;
-    this.#journal.world("fault.net", "world", `${from} → ${to}: ${count} lost`);
+    const what = `${from} → ${to}`;
+    this.#unlost.add(what);
+    this.#journal.world("fault.net", "world", `${what}: ${count} lost`);
     this.#way(from, to).gate.dropIf = (message) => {
       if (left === 0 || !match(message)) return false;
       left -= 1;
+      this.#unlost.delete(what);
       return true;
     };
   }

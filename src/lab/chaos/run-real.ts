@@ -78,7 +78,7 @@ async function playReal(
   const stage = await RealStage.open(scenario, arm, { ...how, folder });
   let failure: string | null;
   try {
-    failure = await untilOver(scenario, stage);
+    failure = (await untilOver(scenario, stage)) ?? stage.vacuous;
   } finally {
     await stage.close();
   }

@@ -1,6 +1,7 @@
 import { CoreClient } from "../clients/core-client.ts";
 import type { History } from "../history.ts";
 import type { LockPlace } from "../servers/place.ts";
+import { RedlockPlace } from "../servers/redlock-server.ts";
 import { ResourceServer } from "../servers/resource.ts";
 import { SqliteHost } from "../servers/sqlite-host.ts";
 import { type TableOptions, TableServer } from "../servers/table.ts";
@@ -25,7 +26,7 @@ export interface CoreRun {
 }
 
 /** Which production driver runs. */
-export type Store = "memory" | "sqlite";
+export type Store = "memory" | "sqlite" | "redlock";
 
 /** What a run came to. */
 export interface CoreOutcome {
@@ -58,7 +59,11 @@ export async function runCore(run: CoreRun): Promise<CoreOutcome> {
     ...(run.turns === undefined ? {} : { turns: run.turns }),
   });
   const { place, targets, healed } =
-    run.store === "sqlite" ? fileOf(world, run) : tableOf(world, run);
+    run.store === "sqlite"
+      ? fileOf(world, run)
+      : run.store === "redlock"
+        ? quorumOf(world)
+        : tableOf(world, run);
   const resource = new ResourceServer(world, "X", "claim");
   const names = Array.from({ length: swarm.clients }, (_, i) => String.fromCharCode(65 + i));
   // A second line of work in one process makes it hand the lock on inside itself.
@@ -116,6 +121,19 @@ function tableOf(world: World, run: CoreRun): Scene {
     powerOff: () => undefined,
     restartServer: (_server: string, memory: "kept" | "lost") => {
       place.restart(memory);
+    },
+  };
+  return { place, targets, healed: () => undefined };
+}
+
+/** Five independent servers, of which three must agree. */
+function quorumOf(world: World): Scene {
+  const place = new RedlockPlace(world, 5, 3);
+  const targets = {
+    servers: place.servers.map(({ name }) => name),
+    powerOff: () => undefined,
+    restartServer: (name: string, memory: "kept" | "lost") => {
+      place.servers.find((server) => server.name === name)?.restart(memory);
     },
   };
   return { place, targets, healed: () => undefined };

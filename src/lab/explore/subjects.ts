@@ -63,9 +63,38 @@ export function fileSubject(tamper?: Tamper): Subject {
   };
 }
 
-async function judged(history: History, run: CoreRun): Promise<Trial> {
+/** Servers have no common record of grants: what is judged is what clients believed, and what they did. */
+const QUORUM_PROPERTIES: readonly PropertyId[] = ["P1", "P3", "P4", "P5", "P15"];
+
+/** The production core and Redlock driver, 3 of 5, under everything that the protocol tolerates. */
+function quorumSubject(): Subject {
+  return {
+    name: "redlock",
+    title:
+      "the production core and Redlock driver over five servers, under every fault that they tolerate",
+    ours: true,
+    async run(seed, choices) {
+      const history = new History({ scenario: "redlock", seed: String(seed), backend: "redlock" });
+      const { ttlMs, ...swarm } = swarmOf(seed);
+      const run = {
+        seed,
+        // The driver's shortest ttl, and its one mode.
+        swarm: { ...swarm, ttlMs: Math.max(ttlMs, 500), kinds: false },
+        store: "redlock",
+        ...(choices === undefined ? {} : { choices }),
+      } as const;
+      return await judged(history, run, QUORUM_PROPERTIES);
+    },
+  };
+}
+
+async function judged(
+  history: History,
+  run: CoreRun,
+  properties: readonly PropertyId[] = CORE_PROPERTIES,
+): Promise<Trial> {
   const out = await sealed(async () => runCore({ ...run, history }));
-  const broken = checkAll(history, {}, CORE_PROPERTIES).filter(({ verdict }) => verdict === false);
+  const broken = checkAll(history, {}, properties).filter(({ verdict }) => verdict === false);
   if (out.stuck.length > 0) broken.push(noProgress(out.stuck));
   return { choices: out.choices, history, hash: out.hash, broken };
 }
@@ -174,6 +203,7 @@ const QUORUM: Arm = {
 export const SUBJECTS: readonly Subject[] = [
   coreSubject(),
   fileSubject(),
+  quorumSubject(),
   freePlay({
     name: "S04",
     title: "the articles' fence: a late write before the successor's first write",

@@ -59,7 +59,7 @@ export interface Scenario {
 }
 
 /** What a scenario needs to run with real servers and processes. */
-export interface RealTerms {
+interface RealTerms {
   /** Processes that it uses, started before it begins. */
   readonly clients: readonly string[];
   /** Whether it does nothing to the lock server or the way to it, so that a file serves Ringfence's arm as well. */

@@ -147,6 +147,19 @@ export const SERVERS: readonly Scenario[] = [
     play: secondDelivery,
   },
   {
+    id: "S50",
+    name: "another-locks-tokens",
+    title: "a resource moves to another lock, whose numbers are far below the old one's",
+    property: "P8",
+    arms: {
+      naive: { lock: { kind: "redis", habits: { token: true } }, guard: "fence", holds: false },
+      fence: { lock: { kind: "redis", habits: { token: true } }, guard: "fence", holds: false },
+      ringfence: { lock: { kind: "core" }, guard: "claim", holds: true },
+    },
+    withinMs: 20_000,
+    play: moved,
+  },
+  {
     id: "S20",
     name: "two-step-acquire",
     title: "the client dies between SETNX and EXPIRE",
@@ -157,8 +170,7 @@ export const SERVERS: readonly Scenario[] = [
     async play(s: Play): Promise<void> {
       s.client("A");
       const second = s.hold("A", s.server, "PEXPIRE");
-      void s.client("A").acquire("L", TTL);
-      await Promise.race([second.caught, s.after(200)]);
+      await Promise.race([second.caught, s.client("A").acquire("L", TTL)]);
       s.kill("A");
       await s.section("B", TTL);
     },
@@ -173,12 +185,19 @@ export const SERVERS: readonly Scenario[] = [
     real: { clients: ["A", "B"] },
     async play(s: Play): Promise<void> {
       s.client("A");
-      const release = s.hold("A", s.server, "SET");
-      void s.must("A", s.section("A", TTL, 100));
-      await Promise.race([release.caught, s.after(200)]);
-      void s.must("B", s.section("B", TTL, 100));
-      await s.after(50);
-      release();
+      const set = s.hold("A", s.server, "SET");
+      const acquiring = s.client("A").acquire("L", TTL);
+      await Promise.race([set.caught, acquiring]);
+      const working = async (): Promise<void> => {
+        const a = await acquiring;
+        await s.sleep("A", 200);
+        await a?.release();
+      };
+      void s.must("A", working());
+      const b = await s.acquire("B", TTL);
+      set();
+      await s.sleep("B", 200);
+      await b.release();
     },
   },
 ];
@@ -207,6 +226,33 @@ async function secondDelivery(s: Stage): Promise<void> {
   s.world.step(s1, 40_000);
   release();
   await acquiring;
+}
+
+/**
+ * The old lock's numbers run far ahead, then everybody uses the new one. Tokens of two locks don't compare: a number alone
+ * is refused for ever; a guard that knows scopes says whose entry it is, and is told to move it.
+ */
+async function moved(s: Stage): Promise<void> {
+  let from = "";
+  for (let i = 0; i < 50; i += 1) {
+    const held = await s.acquire("A", TTL, "old");
+    from = held.scope;
+    await s.write("A", held, await s.open("A", held));
+    await held.release();
+  }
+  await s.must(
+    "a write under the new lock",
+    (async () => {
+      for (;;) {
+        const held = await s.acquire("B", TTL, "new");
+        const written = await s.write("B", held, await s.open("B", held));
+        await held.release();
+        if (written !== null) return;
+        if (s.ours) s.resource.adopt("R", { from, to: held.scope, floor: 0n });
+        await s.sleep("B", 1000);
+      }
+    })(),
+  );
 }
 
 /** Three clients take and give back one lock while messages are late or lost. */

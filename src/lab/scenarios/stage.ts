@@ -3,7 +3,7 @@ import { CoreClient } from "../clients/core-client.ts";
 import { NaiveClient } from "../clients/naive-client.ts";
 import { RedlockClient } from "../clients/redlock-client.ts";
 import { RedisServer } from "../servers/redis.ts";
-import { RedlockServer, redlockDriverFor } from "../servers/redlock-server.ts";
+import { RedlockPlace } from "../servers/redlock-server.ts";
 import { type Actor, ResourceServer } from "../servers/resource.ts";
 import { ServiceServer } from "../servers/service.ts";
 import { TableServer } from "../servers/table.ts";
@@ -24,7 +24,7 @@ export class Stage implements Play {
   /** The lock's Redis servers; the first is the primary. */
   readonly redis: RedisServer[] = [];
   /** Ringfence's own Redlock servers. */
-  readonly quorum: RedlockServer[] = [];
+  readonly quorum: RedlockPlace | null = null;
   /** How many things had to come to an end. */
   demands = 0;
   readonly #arm: Arm;
@@ -48,8 +48,7 @@ export class Stage implements Play {
         lock.tamper === undefined ? {} : { tamper: lock.tamper },
       );
     else if (lock.kind === "quorum")
-      for (let i = 1; i <= (lock.nodes ?? 5); i += 1)
-        this.quorum.push(new RedlockServer(world, `S${i}`));
+      this.quorum = new RedlockPlace(world, lock.nodes ?? 5, lock.quorum);
     else {
       const count = lock.kind === "redlock" ? (lock.nodes ?? 5) : 1 + (lock.replicas ?? 0);
       const appendOnly = lock.kind === "redis" ? lock.appendOnly : undefined;
@@ -64,13 +63,13 @@ export class Stage implements Play {
 
   /** Whether the lock is Ringfence's. */
   get ours(): boolean {
-    return this.table !== null || this.quorum.length > 0;
+    return this.table !== null || this.quorum !== null;
   }
 
   /** Names of the lock's servers. */
   get servers(): readonly string[] {
     if (this.table !== null) return [this.table.name];
-    return [...this.redis, ...this.quorum].map(({ name }) => name);
+    return [...this.redis, ...(this.quorum?.servers ?? [])].map(({ name }) => name);
   }
 
   get server(): string {
@@ -109,8 +108,8 @@ export class Stage implements Play {
       return new CoreClient(world, process, this.table.driverFor(process), { handOff: "off" });
     }
     if (lock.kind === "quorum") {
-      const driver = redlockDriverFor(process, this.quorum, lock.quorum);
-      return new CoreClient(world, process, driver, { handOff: "off" });
+      if (this.quorum === null) throw new Error("no lock servers");
+      return new CoreClient(world, process, this.quorum.driverFor(process), { handOff: "off" });
     }
     if (lock.kind === "redlock") return new RedlockClient(world, process, this.redis, lock.habits);
     const primary = (): RedisServer => {
@@ -273,7 +272,7 @@ export class Stage implements Play {
     this.redis.find((server) => server.name === name)?.restart(survival);
     const memory = survival === "nothing" ? "lost" : "kept";
     if (this.table?.name === name) this.table.restart(memory);
-    this.quorum.find((server) => server.name === name)?.restart(memory);
+    this.quorum?.servers.find((server) => server.name === name)?.restart(memory);
     return Promise.resolve();
   }
 

@@ -1,5 +1,5 @@
-import type { Claim } from "../../core/guard.ts";
-import { decideClaim, decideVerify } from "../../core/guard-decision.ts";
+import type { Adoption, Claim } from "../../core/guard.ts";
+import { decideAdoption, decideClaim, decideVerify } from "../../core/guard-decision.ts";
 
 /** How a resource checks: not at all; by the articles' rule, the token on writes only; by claim and verify. */
 export type GuardKind = "none" | "fence" | "claim";
@@ -54,6 +54,13 @@ export class Items {
     });
     if (accepted) item.entry = claimOf(who);
     return { result: accepted, facts: { accepted } };
+  }
+
+  /** Moves an item to another lock's scope. */
+  adopt(res: string, adoption: Adoption): void {
+    const item = this.#at(res);
+    const move = decideAdoption(res, { entry: item.entry, floor: 0n }, adoption);
+    if (move !== null) item.entry = move.entry;
   }
 
   read(res: string): Step<number> {

@@ -1,9 +1,10 @@
 import type { Driver } from "../../core/driver.ts";
-import type { MemoryCapabilities } from "../../drivers/memory/index.ts";
 import { redlockOver } from "../../drivers/redlock/driver.ts";
 import type { LockServer } from "../../drivers/redlock/servers.ts";
+import type { LabCapabilities } from "../clients/core-client.ts";
 import type { SimProcess } from "../sim/process.ts";
 import type { World } from "../sim/world.ts";
+import type { LockPlace } from "./place.ts";
 import { emptyRedlockState, type RedlockState, runScript } from "./redlock-state.ts";
 
 /** One of the independent servers of a Redlock, reached over the links. Tenures end by its own wall clock. */
@@ -47,16 +48,28 @@ export class RedlockServer {
   }
 }
 
-/**
- * The production Redlock driver over these servers, for one client. Its type says more modes than it has: scenarios
- * use the one that all drivers share.
- */
-export function redlockDriverFor(
-  client: SimProcess,
-  servers: readonly RedlockServer[],
-  quorum: number,
-): Driver<MemoryCapabilities> {
-  return redlockOver(() => servers.map((server) => server.reachedBy(client)), servers.length, {
-    quorum,
-  }) as unknown as Driver<MemoryCapabilities>;
+/** The servers of one Redlock, and the production driver over them. */
+export class RedlockPlace implements LockPlace {
+  readonly name = "redlock";
+  readonly servers: readonly RedlockServer[];
+  readonly #world: World;
+  readonly #quorum: number;
+
+  constructor(world: World, servers: number, quorum: number) {
+    this.#world = world;
+    this.#quorum = quorum;
+    this.servers = Array.from({ length: servers }, (_, i) => new RedlockServer(world, `S${i + 1}`));
+  }
+
+  startClient(name: string): SimProcess {
+    return this.#world.start(name);
+  }
+
+  /** Its type says more modes than it has: scenarios use the one that all drivers share. */
+  driverFor(client: SimProcess): Driver<LabCapabilities> {
+    const reached = this.servers.map((server) => server.reachedBy(client));
+    return redlockOver(() => reached, reached.length, {
+      quorum: this.#quorum,
+    }) as unknown as Driver<LabCapabilities>;
+  }
 }

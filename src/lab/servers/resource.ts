@@ -1,3 +1,4 @@
+import type { Adoption } from "../../core/guard.ts";
 import { LATE, within } from "../clients/within.ts";
 import type { SimProcess } from "../sim/process.ts";
 import type { World } from "../sim/world.ts";
@@ -45,6 +46,11 @@ export class ResourceServer {
   /** Writes a new version; `null` when it was refused. See `Items.write`. */
   async write(who: Actor, res: string, from: number, path = "job"): Promise<number | null> {
     return await this.#call(who, "write", res, () => this.#items.write(who, res, from, path));
+  }
+
+  /** Moves an item to another lock's scope, as an operator does at the resource itself. */
+  adopt(res: string, adoption: Adoption): void {
+    this.#items.adopt(res, adoption);
   }
 
   /** The version that stands, for the end of a scenario. */

@@ -3,7 +3,7 @@ import type { SqliteValue } from "../../drivers/sqlite/client.ts";
 /** What a statement is given. */
 export type Args = Readonly<Record<string, SqliteValue>>;
 
-export interface MetaEntry {
+interface MetaEntry {
   readonly format: number;
   readonly boot: string | null;
   readonly clock: string | null;
@@ -59,7 +59,7 @@ export interface WaiterEntry {
   readonly missed: number;
 }
 
-export interface TombEntry {
+interface TombEntry {
   readonly grant_id: string;
   readonly kind: string;
   readonly until: number;
