@@ -65,6 +65,8 @@ const ROWS: readonly Row[] = [
     cell: (declared) => {
       if (inProcess(declared)) return cell("– (the holders die with it)");
       if (votes(declared)) return cell("holds for 2q − N − 1 of N servers", "S12");
+      if (declared.name === "postgres-advisory")
+        return cell("**breaks** until the heartbeat: locks are in memory only");
       if (declared.fencing === "durable") return cell("holds, for what it has made durable");
       if (declared.clock === "host-monotonic")
         return cell("**breaks** where the last commits are lost");

@@ -40,6 +40,7 @@ import { type Dialer, dialerOf, type PostgresClient, type Statement } from "./cl
 import type { Connection } from "./connection.ts";
 import { asPostgresError, LinkError } from "./errors.ts";
 import { isDirect } from "./greeting.ts";
+import { advisoryGuarantees } from "./guarantees.ts";
 import { LeaseSessions } from "./lease-sessions.ts";
 import { type AdvisoryOptions, type CheckedAdvisory, checkAdvisoryOptions } from "./options.ts";
 import { probeServer } from "./probe.ts";
@@ -92,6 +93,7 @@ export function postgresAdvisoryDriver(
     mints: "at-grant",
     transfer: "no",
     retains: "no",
+    guarantees: advisoryGuarantees,
     async open(context: DriverContext): Promise<Backend> {
       const backend = new AdvisoryBackend(await dialerOf(client), context, checked);
       try {

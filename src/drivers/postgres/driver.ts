@@ -41,6 +41,7 @@ import type { Connection } from "./connection.ts";
 import { asPostgresError } from "./errors.ts";
 import { releaseAll, renewAll, revoke } from "./give-back.ts";
 import { isDirect } from "./greeting.ts";
+import { tableGuarantees } from "./guarantees.ts";
 import { type Checked, checkOptions, type PostgresDriverOptions } from "./options.ts";
 import { probeServer } from "./probe.ts";
 import { listNames, recordOf } from "./records.ts";
@@ -89,6 +90,7 @@ export function postgresDriver(
     mints: "at-grant",
     transfer: "yes",
     retains: "yes",
+    guarantees: tableGuarantees,
     async open(context: DriverContext): Promise<Backend> {
       const dialer = await dialerOf(client);
       const backend = new PostgresBackend(dialer, context, checked);
