@@ -26,7 +26,7 @@ export interface CoreRun {
 }
 
 /** Which production driver runs. */
-export type Store = "memory" | "sqlite" | "redlock";
+type Store = "memory" | "sqlite" | "redlock";
 
 /** What a run came to. */
 export interface CoreOutcome {
