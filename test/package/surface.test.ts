@@ -385,19 +385,92 @@ it("ringfence/guards/idempotency", () => {
 });
 
 it("ringfence/guards/http", () => {
-  expect(all.get("./guards/http")).toMatchInlineSnapshot();
+  expect(all.get("./guards/http")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "Fence",
+        "FencedFetchOptions",
+        "HttpGuard",
+        "HttpGuardOptions",
+        "InnerGuard",
+        "Problem",
+        "Requirement",
+        "Route",
+      ],
+      "values": [
+        "SEQUENCER_HEADER",
+        "fencedFetch",
+        "httpGuard",
+        "problemOf",
+        "staleFrom",
+      ],
+    }
+  `);
 });
 
 it("ringfence/guards/redis", () => {
-  expect(all.get("./guards/redis")).toMatchInlineSnapshot();
+  expect(all.get("./guards/redis")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "GuardedScript",
+        "IoredisConnection",
+        "NodeRedisConnection",
+        "RedisConnection",
+        "RedisGuard",
+        "RedisStore",
+        "RedisTransaction",
+      ],
+      "values": [
+        "redisGuard",
+        "redisStore",
+      ],
+    }
+  `);
 });
 
 it("ringfence/guards/s3", () => {
-  expect(all.get("./guards/s3")).toMatchInlineSnapshot();
+  expect(all.get("./guards/s3")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "S3Client",
+        "S3Guard",
+        "S3Place",
+        "S3Store",
+        "S3StoreOptions",
+        "S3Transaction",
+      ],
+      "values": [
+        "s3Guard",
+        "s3Store",
+      ],
+    }
+  `);
 });
 
 it("ringfence/guards/dynamodb", () => {
-  expect(all.get("./guards/dynamodb")).toMatchInlineSnapshot();
+  expect(all.get("./guards/dynamodb")).toMatchInlineSnapshot(`
+    {
+      "types": [
+        "DynamoClient",
+        "DynamoCondition",
+        "DynamoDescription",
+        "DynamoGuard",
+        "DynamoGuardOptions",
+        "DynamoGuardTable",
+        "DynamoIdempotentOptions",
+        "DynamoItem",
+        "DynamoPage",
+        "DynamoTransaction",
+        "DynamoValue",
+      ],
+      "values": [
+        "dynamodbGuard",
+        "dynamodbGuardTable",
+        "dynamodbTransaction",
+        "idempotent",
+      ],
+    }
+  `);
 });
 
 it("no subpath is left out above, and each really exports what its types say", async () => {
