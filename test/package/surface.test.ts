@@ -8,7 +8,7 @@ let all: ReadonlyMap<string, Surface>;
 beforeAll(() => {
   ensureBuilt();
   all = surfaces();
-}, 60_000);
+}, 120_000);
 
 // A change of a public name is a change of these lists, for a reviewer to see.
 
@@ -474,26 +474,14 @@ it("ringfence/guards/dynamodb", () => {
 });
 
 it("no subpath is left out above, and each really exports what its types say", async () => {
-  expect([...all.keys()]).toEqual([
-    ".",
-    "./memory",
-    "./sqlite",
-    "./connect",
-    "./guards/memory",
-    "./guards/sqlite",
-    "./guards/file",
-    "./guards/postgres",
-    "./guards/mysql",
-    "./guards/idempotency",
-    "./guards/http",
-    "./guards/redis",
-    "./guards/s3",
-    "./guards/dynamodb",
-    "./redis",
-    "./postgres",
-    "./redlock",
-    "./testing",
-  ]);
+  const stores = "memory sqlite redis postgres redlock";
+  const guards = "memory sqlite file postgres mysql idempotency http redis s3 dynamodb";
+  const expected = [
+    ...[".", "./connect", "./testing"],
+    ...stores.split(" ").map((store) => `./${store}`),
+    ...guards.split(" ").map((guard) => `./guards/${guard}`),
+  ];
+  expect([...all.keys()].sort()).toEqual(expected.sort());
   for (const { subpath, code } of entries()) {
     const module = (await import(pathToFileURL(join(ROOT, code)).href)) as object;
     expect(Object.keys(module).sort(), subpath).toEqual(all.get(subpath)?.values);
