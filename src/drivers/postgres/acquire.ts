@@ -2,7 +2,7 @@ import type { Answer, Ask, Busy, GoneReason, Granted } from "../../core/driver.t
 import type { Connection } from "./connection.ts";
 import { sqlState } from "./errors.ts";
 import { granted, type LockStep, ms } from "./lock-step.ts";
-import type { Statements } from "./sql.ts";
+import type { Statements } from "./sql-parts.ts";
 import { inStep } from "./step.ts";
 
 /** Silence that makes a waiter dead: short near the head, where it would hold up the others. */

@@ -1,7 +1,7 @@
 /** Statements on advisory locks of a session. All parameters are text. */
 import type { Statement } from "./client.ts";
 import type { Tables } from "./options.ts";
-import { MAX, SYNC } from "./sql.ts";
+import { MAX, SYNC } from "./sql-parts.ts";
 
 /** Whether the session of a row has the lock of its key: a row whose session has ended is a leftover. */
 const HAS_IT = `EXISTS (SELECT 1 FROM pg_locks AS p WHERE p.locktype = 'advisory' AND p.granted AND p.objsubid = 1

@@ -47,7 +47,8 @@ import { probeServer } from "./probe.ts";
 import { listNames, recordOf } from "./records.ts";
 import { ensureSchema } from "./schema.ts";
 import { Sessions } from "./sessions.ts";
-import { type Statements, statements } from "./sql.ts";
+import { statements } from "./sql.ts";
+import type { Statements } from "./sql-parts.ts";
 import { Sweeper } from "./sweep.ts";
 import { Wakes } from "./wakes.ts";
 

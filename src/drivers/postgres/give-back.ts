@@ -2,7 +2,7 @@ import type { GoneReason, GrantRef, Release, Renewal } from "../../core/driver.t
 import type { Connection } from "./connection.ts";
 import { asPostgresError } from "./errors.ts";
 import { type LockStep, ms } from "./lock-step.ts";
-import type { Statements } from "./sql.ts";
+import type { Statements } from "./sql-parts.ts";
 import { inStep } from "./step.ts";
 
 /** A revoked grant is told so for at least this long, and a late ask of it refused. */

@@ -9,7 +9,7 @@ import {
 import { MAX_TOKEN } from "../../core/fencing-token.ts";
 import type { Call } from "./client.ts";
 import type { SeenWaiter, Sight } from "./sight.ts";
-import type { Statements } from "./sql.ts";
+import type { Statements } from "./sql-parts.ts";
 
 /** The longest that a free lock is kept for one waiter. */
 const OFFER_MS = 3000;

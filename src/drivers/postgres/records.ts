@@ -2,7 +2,7 @@ import type { Mode } from "../../core/capabilities.ts";
 import type { LockRecord } from "../../core/driver.ts";
 import { decodeName, encodeName } from "../../core/lock-name.ts";
 import type { Connection } from "./connection.ts";
-import type { Statements } from "./sql.ts";
+import type { Statements } from "./sql-parts.ts";
 
 /** What the statement `inspect` shows. */
 interface Shown {

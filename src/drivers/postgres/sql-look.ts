@@ -1,7 +1,7 @@
 /** Statements that only read. */
 import type { Statement } from "./client.ts";
 import type { Tables } from "./options.ts";
-import { live, type Part } from "./sql.ts";
+import { live, type Part } from "./sql-parts.ts";
 
 /** How many waiters a step sees: no more can be offered anything at once, and whoever comes later is seen by later steps. */
 const IN_SIGHT = 64;

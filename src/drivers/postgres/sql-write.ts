@@ -1,6 +1,6 @@
 /** Statements of a transaction that has the lock's row, sent together as one message: their parameters are put in. */
 import type { Tables } from "./options.ts";
-import { ms, type Part } from "./sql.ts";
+import { ms, type Part } from "./sql-parts.ts";
 
 type Written =
   | "putLock"

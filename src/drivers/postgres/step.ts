@@ -4,7 +4,7 @@ import { LinkError } from "./errors.ts";
 import { LockStep } from "./lock-step.ts";
 import { encoded } from "./options.ts";
 import type { Sight } from "./sight.ts";
-import type { Statements } from "./sql.ts";
+import type { Statements } from "./sql-parts.ts";
 
 /** The longest wait for a row that another step has, in milliseconds. */
 const LOCK_TIMEOUT_MS = 5000;

@@ -1,6 +1,6 @@
 import type { Clock } from "../../core/clock.ts";
 import type { Sessions } from "./sessions.ts";
-import type { Statements } from "./sql.ts";
+import type { Statements } from "./sql-parts.ts";
 import { inlined } from "./step.ts";
 
 /** Releases between two sweeps. */
