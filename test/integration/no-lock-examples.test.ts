@@ -77,7 +77,8 @@ describePostgres("work that needs no lock, and work that needs a guard, under at
     const got = new Map<string, number>();
     const buyers = Array.from({ length: 200 }, async (_, i) => {
       const [seat, buyer] = [(i % 50) + 1, `buyer ${i}`];
-      await sleep(Math.random() * 150);
+      // Until well after the fourth attack, which is the server's death.
+      await sleep(Math.random() * 400);
       // A double click.
       const answers = await Promise.all(
         [1, 2].map(async () => insisting(async () => seats.assignSeat(pool, seat, buyer))),
