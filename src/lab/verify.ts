@@ -133,7 +133,8 @@ class Run {
       this.warnings.add(`${this.#late} events came too late in the file to be put in order.`);
     const verdicts = this.#judgement
       .finish()
-      .map((verdict) => (dropped + this.#late > 0 ? withHoles(verdict) : verdict));
+      .map((verdict) => (this.#late > 0 ? withoutOrder(verdict) : verdict))
+      .map((verdict) => (dropped > 0 ? withHoles(verdict) : verdict));
     return {
       exit: exitOf(verdicts),
       verdicts,
@@ -177,16 +178,21 @@ export async function eventsToShow(file: string, found: Verification): Promise<r
   return events;
 }
 
-/** What a verdict is worth when events are missing, or stand in the wrong place. */
+/** What a verdict is worth when events are missing: a violation may need none of them. */
 function withHoles(verdict: Verdict): Verdict {
   const explained = CHECKERS[verdict.property].needsEveryEvent;
   if (verdict.verdict === false && !explained) return verdict;
+  return undecided(verdict, "the history has holes");
+}
+
+/** What a verdict is worth when events stand in the wrong place: what was seen before may have come after. */
+function withoutOrder(verdict: Verdict): Verdict {
+  return undecided(verdict, "events are out of order");
+}
+
+function undecided(verdict: Verdict, reason: string): Verdict {
   if (verdict.judged === 0 && verdict.verdict === true) return verdict;
-  return {
-    ...verdict,
-    verdict: "unknown",
-    reasons: [...verdict.reasons, "the history has holes"],
-  };
+  return { ...verdict, verdict: "unknown", reasons: [...verdict.reasons, reason] };
 }
 
 /** 1 when safety is broken, 2 when only progress is, 3 when something, or everything, could not be judged. */
