@@ -1,4 +1,4 @@
-import net from "node:net";
+import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 import { systemClock } from "../../runtime/system-clock.ts";
 import type { Framed, Framing } from "./framing.ts";
 
@@ -16,8 +16,8 @@ export interface Gate {
 }
 
 interface Pair {
-  readonly client: net.Socket;
-  readonly server: net.Socket;
+  readonly client: Socket;
+  readonly server: Socket;
   readonly framing: Framing;
   /** A stream cannot lose a message and go on: what lost one carries nothing any more, either way. */
   silent: boolean;
@@ -36,24 +36,24 @@ export class Proxy {
   readonly port: number;
   readonly up: Gate = openGate();
   readonly down: Gate = openGate();
-  readonly #listener: net.Server;
+  readonly #listener: Server;
   readonly #framing: () => Framing;
   readonly #pairs = new Set<Pair>();
   readonly #held: Record<Direction, (() => void)[]> = { up: [], down: [] };
   #target: number;
 
-  private constructor(listener: net.Server, target: number, framing: () => Framing) {
+  private constructor(listener: Server, target: number, framing: () => Framing) {
     this.#listener = listener;
-    this.port = (listener.address() as net.AddressInfo).port;
+    this.port = (listener.address() as AddressInfo).port;
     this.#target = target;
     this.#framing = framing;
-    listener.on("connection", (client: net.Socket) => {
+    listener.on("connection", (client: Socket) => {
       this.#join(client);
     });
   }
 
   static async to(target: number, framing: () => Framing): Promise<Proxy> {
-    const listener = net.createServer();
+    const listener = createServer();
     await new Promise<void>((resolve, reject) => {
       listener.once("error", reject).listen(0, "127.0.0.1", resolve);
     });
@@ -87,8 +87,8 @@ export class Proxy {
     });
   }
 
-  #join(client: net.Socket): void {
-    const server = net.connect(this.#target, "127.0.0.1");
+  #join(client: Socket): void {
+    const server = connect(this.#target, "127.0.0.1");
     const pair: Pair = {
       client,
       server,

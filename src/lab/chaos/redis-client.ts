@@ -1,4 +1,4 @@
-import net from "node:net";
+import { connect } from "node:net";
 import type { ClientProcess, RedisPort } from "../clients/client.ts";
 import { type RedisCommand, type RedisReply, SCRIPTS } from "../servers/redis-state.ts";
 import { decodeValue, encodeCommand, type RespValue } from "./resp.ts";
@@ -13,7 +13,7 @@ export async function call(
   ...commands: readonly (readonly (string | number)[])[]
 ): Promise<RespValue> {
   return await new Promise((resolve, reject) => {
-    const socket = net.connect(port, "127.0.0.1");
+    const socket = connect(port, "127.0.0.1");
     let data: Buffer = Buffer.alloc(0);
     socket.setNoDelay(true);
     socket.on("connect", () => socket.write(commands.map(encodeCommand).join("")));
@@ -77,7 +77,7 @@ export class RealRedis implements RedisPort {
 
   /** By keyspace notifications. */
   subscribe(_client: ClientProcess, key: string, onMessage: () => void): void {
-    const socket = net.connect(this.#port, "127.0.0.1");
+    const socket = connect(this.#port, "127.0.0.1");
     socket.on("error", () => undefined);
     socket.on("connect", () => socket.write(encodeCommand(["SUBSCRIBE", `__keyspace@0__:${key}`])));
     let data: Buffer = Buffer.alloc(0);

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdirSync } from "node:fs";
-import net from "node:net";
+import { type AddressInfo, createServer } from "node:net";
 import { BackendConfigError } from "../../core/errors.ts";
 import { systemClock } from "../../runtime/system-clock.ts";
 import { call, info } from "./redis-client.ts";
@@ -92,9 +92,9 @@ async function pause(ms: number): Promise<void> {
 }
 
 async function freePort(): Promise<number> {
-  const listener = net.createServer();
+  const listener = createServer();
   await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
-  const { port } = listener.address() as net.AddressInfo;
+  const { port } = listener.address() as AddressInfo;
   await new Promise<void>((resolve) => {
     listener.close(() => {
       resolve();

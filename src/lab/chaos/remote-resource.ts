@@ -1,4 +1,4 @@
-import net from "node:net";
+import { connect } from "node:net";
 import type { ClientProcess, Held } from "../clients/client.ts";
 import type { Journal } from "./journal.ts";
 import type { ResourceRequest, WorkerSetup } from "./messages.ts";
@@ -78,7 +78,7 @@ export class RemoteResource {
 /** One line there, one line back. Waits for ever for what is lost. */
 async function ask(port: number, request: ResourceRequest): Promise<unknown> {
   return await new Promise((resolve) => {
-    const socket = net.connect(port, "127.0.0.1");
+    const socket = connect(port, "127.0.0.1");
     let text = "";
     socket.setNoDelay(true);
     socket.on("error", () => undefined);

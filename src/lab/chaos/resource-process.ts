@@ -1,4 +1,4 @@
-import net from "node:net";
+import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 import { createInterface } from "node:readline";
 import { type Acting, type GuardKind, Items, type Step } from "../servers/items.ts";
 import { Service } from "../servers/service.ts";
@@ -8,18 +8,18 @@ import type { ResourceRequest } from "./messages.ts";
 /** The resource of a scenario, and the service that cannot check, behind real sockets; writes down what takes effect. */
 export class ResourceListener {
   readonly port: number;
-  readonly #listener: net.Server;
+  readonly #listener: Server;
   readonly #items: Items;
   readonly #service = new Service();
   readonly #journal: Journal;
-  readonly #sockets = new Set<net.Socket>();
+  readonly #sockets = new Set<Socket>();
 
-  private constructor(listener: net.Server, guard: GuardKind, journal: Journal) {
+  private constructor(listener: Server, guard: GuardKind, journal: Journal) {
     this.#listener = listener;
-    this.port = (listener.address() as net.AddressInfo).port;
+    this.port = (listener.address() as AddressInfo).port;
     this.#items = new Items(guard);
     this.#journal = journal;
-    listener.on("connection", (socket: net.Socket) => {
+    listener.on("connection", (socket: Socket) => {
       this.#sockets.add(socket);
       socket.setNoDelay(true);
       socket.on("error", () => undefined);
@@ -32,7 +32,7 @@ export class ResourceListener {
   }
 
   static async open(guard: GuardKind, journal: Journal): Promise<ResourceListener> {
-    const listener = net.createServer();
+    const listener = createServer();
     await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
     return new ResourceListener(listener, guard, journal);
   }

@@ -95,7 +95,7 @@ export function numberedDriver(): Driver {
           refs.map((ref) => {
             const key = find(ref);
             if (key === undefined) return gone(ref);
-            key.expiresAt = clock.mono() + ref.ttlMs;
+            key.expiresAt = Math.max(key.expiresAt, clock.mono() + ref.ttlMs);
             return { kind: "renewed", ttlMs: ref.ttlMs };
           }),
         release: async (refs) =>
