@@ -64,6 +64,8 @@ export interface PostgresCapabilities extends Capabilities {
 /** Without wake-ups the k-th waiter asks after k times this long, in milliseconds, and never later than the last. */
 const DEAF_POLL_MS = 150;
 const DEAF_POLL_MAX_MS = 20_000;
+/** How long the first waiter of a process is not answered while the process begins to listen, in milliseconds. */
+const LISTEN_MS = 500;
 
 /**
  * A driver that keeps leases in tables, with the settings of a client of `pg` or `postgres` (postgres.js). It opens
@@ -164,11 +166,16 @@ class PostgresBackend implements Backend {
 
   async attempt(ask: Ask, io: Io): Promise<Answer> {
     const dueAt = this.#dueAt(io);
-    // Nobody waits for it: once it listens, those who queue are told to ask again.
-    if (ask.join !== "no") this.#wakes.start();
-    const answer = await this.#use(dueAt, async (connection) =>
-      attempt(this.#asking(connection, ask.name, dueAt), ask),
-    );
+    const begun = ask.join === "no" ? undefined : this.#wakes.start();
+    const use = async (asked: Ask): ReturnType<typeof attempt> =>
+      this.#use(dueAt, async (connection) =>
+        attempt(this.#asking(connection, ask.name, dueAt), asked),
+      );
+    let answer = await use(ask);
+    const deaf = !this.#wakes.listening;
+    // What it was told before it listened is lost.
+    if (begun !== undefined && deaf && isQueued(answer) && (await this.#listensSoon(begun)))
+      answer = await use({ ...ask, join: "kept" });
     if (answer.kind !== "busy" || !answer.queued) {
       this.#queued.delete(ask.grantId);
       return answer;
@@ -271,6 +278,18 @@ class PostgresBackend implements Backend {
     return this.#space + encodeName(name);
   }
 
+  /** Whether it listens once the first try has ended, or a short time is over. */
+  async #listensSoon(begun: Promise<void>): Promise<boolean> {
+    await new Promise<void>((resolve) => {
+      const timer = this.#context.clock.timer(LISTEN_MS, resolve);
+      void begun.then(() => {
+        timer.cancel();
+        resolve();
+      });
+    });
+    return this.#wakes.listening;
+  }
+
   #dueAt(io: Io): number {
     if (this.#closed)
       throw new DriverError("unavailable", "not-applied", "This PostgreSQL backend was closed.");
@@ -288,4 +307,8 @@ class PostgresBackend implements Backend {
       throw asPostgresError(error);
     }
   }
+}
+
+function isQueued(answer: Answer): boolean {
+  return answer.kind === "busy" && answer.queued;
 }

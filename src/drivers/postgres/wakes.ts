@@ -25,7 +25,7 @@ export class Wakes {
   readonly #options: WakeOptions;
   #connection: Connection | undefined;
   #timer: Timer | undefined;
-  #started = false;
+  #first: Promise<void> | undefined;
   #closed = false;
   #failures = 0;
 
@@ -36,11 +36,10 @@ export class Wakes {
     this.#options = options;
   }
 
-  /** Begins to listen, once. */
-  start(): void {
-    if (this.#started) return;
-    this.#started = true;
-    void this.#listen();
+  /** Begins to listen, once. Resolves when the first try has ended, well or not; never rejects. */
+  async start(): Promise<void> {
+    this.#first ??= this.#listen();
+    await this.#first;
   }
 
   close(): void {
