@@ -72,7 +72,7 @@ function fixture({ name, at }: (typeof PLACES)[number]): GuardFixture<S3Store, S
               if ((await tx.commit()) !== "committed") throw new Error("conflict");
             },
             rollback: async () => {
-              tx.end();
+              tx.finish();
             },
           };
         },

@@ -101,7 +101,7 @@ export function fileFixture(
               if (outcome !== "committed") throw new Error(outcome);
             },
             rollback: async () => {
-              tx.end();
+              tx.finish();
             },
           };
         },

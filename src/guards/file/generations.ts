@@ -21,6 +21,7 @@
 import { link, mkdir, open, readdir, readFile, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { BackendConfigError, BackendError } from "../../core/errors.ts";
+import type { FilesChanges } from "../../core/guard-files.ts";
 import { systemRandom } from "../../runtime/system-random.ts";
 import { type Manifest, readManifest, writeManifest } from "./manifest.ts";
 
@@ -37,11 +38,8 @@ export interface Generation {
 }
 
 /** A change that was computed from one generation. */
-export interface Change {
+export interface Change extends FilesChanges {
   readonly from: Generation;
-  readonly manifest: Omit<Manifest, "id" | "base" | "files">;
-  /** New content per name; `null` deletes. */
-  readonly writes: ReadonlyMap<string, Uint8Array | null>;
 }
 
 /** What became of a change. `conflict`: another one came first, nothing was applied. */
@@ -119,7 +117,8 @@ export async function commit(dir: string, change: Change): Promise<Committed> {
     written.push(file);
     files.set(name, file);
   }
-  const manifest = { ...change.manifest, id: randomId(), base: change.from.manifest.id, files };
+  const { entries, floors } = change;
+  const manifest = { entries, floors, files, id: randomId(), base: change.from.manifest.id };
   const linked = await linkManifest(dir, number, manifest);
   const outcome = linked ? await whetherLinked(dir, change.from, manifest.id) : "conflict";
   if (outcome === "conflict") await removeAll(dir, written);

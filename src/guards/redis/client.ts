@@ -31,8 +31,8 @@ export interface Wire {
  * @throws InvalidArgumentError for anything that is no client of either library
  */
 export function wireOf(client: RedisConnection): Wire {
-  const any = client as unknown as Record<string, unknown> | null;
-  if (typeof any?.["call"] === "function" && "isCluster" in any) {
+  const found = client as unknown as Record<string, unknown> | null;
+  if (typeof found?.["call"] === "function" && "isCluster" in found) {
     const ioredis = client as IoredisConnection;
     // It knows where the keys of EVALSHA are: it prefixes them, and finds their server in a Cluster.
     return {
@@ -40,22 +40,22 @@ export function wireOf(client: RedisConnection): Wire {
       send: async (_key, [command = "", ...args]) => ioredis.call(command, ...args),
     };
   }
-  if (typeof any?.["sendCommand"] !== "function" || !("isOpen" in any))
+  if (typeof found?.["sendCommand"] !== "function" || !("isOpen" in found))
     throw new InvalidArgumentError("Expected a client of `ioredis` or `redis` (node-redis).");
   const node = client as unknown as {
     sendCommand(...args: unknown[]): Promise<unknown>;
   };
-  if ("masters" in any)
+  if ("masters" in found)
     return {
-      prefix: prefixOf(any["_options"]),
+      prefix: prefixOf(found["_options"]),
       send: async (key, args) => node.sendCommand(key, false, args),
     };
-  if ("getMasterNode" in any)
+  if ("getMasterNode" in found)
     return {
-      prefix: prefixOf({ keyPrefix: any["_keyPrefix"] }),
+      prefix: prefixOf({ keyPrefix: found["_keyPrefix"] }),
       send: async (_key, args) => node.sendCommand(false, args),
     };
-  return { prefix: prefixOf(any["options"]), send: async (_key, args) => node.sendCommand(args) };
+  return { prefix: prefixOf(found["options"]), send: async (_key, args) => node.sendCommand(args) };
 }
 
 function prefixOf(options: unknown): string {

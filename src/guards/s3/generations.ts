@@ -20,6 +20,7 @@ import {
   BackendUnavailableError,
   RingfenceError,
 } from "../../core/errors.ts";
+import type { FilesChanges } from "../../core/guard-files.ts";
 import { systemClock } from "../../runtime/system-clock.ts";
 import { systemRandom } from "../../runtime/system-random.ts";
 import type { Condition, Objects, Put } from "./client.ts";
@@ -36,11 +37,8 @@ export interface Generation {
 }
 
 /** A change that was computed from one generation. */
-export interface Change {
+export interface Change extends FilesChanges {
   readonly from: Generation;
-  readonly parts: Pick<Manifest, "entries" | "floors">;
-  /** New content per name; `null` deletes. */
-  readonly writes: ReadonlyMap<string, Uint8Array | null>;
 }
 
 /** The objects of one store. */
@@ -76,7 +74,7 @@ export class Generations {
    * @throws BackendUnavailableError, with the outcome "unknown" where the manifest was sent and nobody answered
    */
   async commit(change: Change): Promise<"committed" | "conflict"> {
-    const { from, parts, writes } = change;
+    const { from, entries, floors, writes } = change;
     const files = new Map(from.manifest.files);
     const written: string[] = [];
     const replaced: string[] = [];
@@ -91,7 +89,7 @@ export class Generations {
       files.set(name, file);
     }
     const id = randomId();
-    const manifest = next(from.manifest, id, { ...parts, files });
+    const manifest = next(from.manifest, id, { entries, floors, files });
     const put = await step("commit", "unknown", async () =>
       this.#send("manifest", writeManifest(manifest), from.condition),
     );

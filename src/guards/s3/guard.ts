@@ -7,84 +7,19 @@
  * verify writes the manifest too, so that no claim can come between it and the end of its transaction. Why pairs never
  * come back: see `decideClaim`. What breaks it: see generations.ts.
  */
-import { InvalidArgumentError } from "../../core/errors.ts";
-import {
-  type Credential,
-  type Guard,
-  type GuardOptions,
-  guardKeys,
-  type Presentation,
-  presentationOf,
-  resourceList,
-} from "../../core/guard.ts";
-import { checkAdoption, purgeTime } from "../../core/guard-decision.ts";
-import { adoptOne, claimAll, purgeBefore, verifyAll } from "../../core/guard-entries.ts";
-import { checkName } from "../../core/lock-name.ts";
+import type { GuardOptions } from "../../core/guard.ts";
+import { type FilesGuard, filesGuard } from "../../core/guard-files.ts";
 import { systemClock } from "../../runtime/system-clock.ts";
 import { systemMac } from "../../runtime/system-mac.ts";
-import { change, type S3Store, type S3Transaction, transactionOf } from "./store.ts";
+import { change, type S3Store, transactionOf } from "./store.ts";
 
 /** A guard over stores made by `s3Store`. */
-export interface S3Guard extends Guard<S3Store, S3Transaction> {
-  /**
-   * Replaces one file by what `fn` makes of its content (`null`: no such file), under a claim of the resource with the
-   * file's name. `fn` may run more than once. Resolves to the new content.
-   * @throws as `run`
-   */
-  update<T extends string | Uint8Array>(
-    store: S3Store,
-    name: string,
-    credential: Credential,
-    fn: (current: string | null) => T | Promise<T>,
-  ): Promise<T>;
-}
+export type S3Guard = FilesGuard<S3Store>;
 
 /**
  * Makes a guard over an object store.
  * @throws InvalidArgumentError for a key that could not protect anything
  */
 export function s3Guard(options: GuardOptions = {}): S3Guard {
-  const keys = guardKeys(options);
-  const read = (credential: Credential): Presentation =>
-    presentationOf(credential, keys, systemMac);
-  const run: S3Guard["run"] = async (store, resources, credential, fn) => {
-    const [list, mine] = [resourceList(resources), read(credential)];
-    if (typeof fn !== "function")
-      throw new InvalidArgumentError("Expected the body of `run` to be a function.");
-    return change(store, "run", mine.remainingMs(), async (tx) => {
-      claimAll(tx, list, mine, systemClock.wall());
-      return fn(tx);
-    });
-  };
-  return {
-    run,
-    async claim(store, resources, credential) {
-      const [list, mine] = [resourceList(resources), read(credential)];
-      await change(store, "claim", mine.remainingMs(), async (tx) => {
-        claimAll(tx, list, mine, systemClock.wall());
-      });
-    },
-    async verify(transaction, resources, credential) {
-      const [list, mine] = [resourceList(resources), read(credential)];
-      verifyAll(transactionOf(transaction), list, mine, systemClock.wall());
-    },
-    async update(store, name, credential, fn) {
-      return run(store, name, credential, async (tx) => {
-        const made = await fn(await tx.readText(name));
-        tx.write(name, made);
-        return made;
-      });
-    },
-    async adopt(store, resource, adoption) {
-      checkName(resource, "resource");
-      checkAdoption(adoption);
-      await change(store, "adopt", Infinity, async (tx) => {
-        adoptOne(tx, resource, adoption, systemClock.wall());
-      });
-    },
-    async purge(store, before) {
-      const time = purgeTime(before);
-      return change(store, "purge", Infinity, async (tx) => purgeBefore(tx, time));
-    },
-  };
+  return filesGuard(options, { mac: systemMac, clock: systemClock, change, transactionOf });
 }
