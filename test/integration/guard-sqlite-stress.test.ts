@@ -3,17 +3,16 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import Database from "libsql";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { size, untilEnough } from "../fixtures/soak.ts";
 import { type AcceptedWrite, checkAccepted, type Verdict } from "../support/accepted-writes.ts";
 import { bundle } from "../support/bundle.ts";
 import { temporaryFolder } from "../support/guard-fixtures.ts";
 import type { StressOrder, StressReport } from "../support/guard-stress-worker.ts";
 
 const WORKERS = 8;
-const MOST_ROUNDS = 8;
-const SOAK = process.env["RINGFENCE_SOAK"] === "1";
-const FOR_MS = SOAK ? { unguarded: 10_000, guarded: 140_000 } : { unguarded: 500, guarded: 1200 };
-/** Beyond the work itself: the start of the processes, on a busy machine. */
-const TIMEOUT_MS = FOR_MS.guarded * MOST_ROUNDS + 60_000;
+const FOR_MS = { unguarded: size(500, 10_000), guarded: size(1200, 140_000) };
+/** Beyond the work itself: further rounds, and the start of the processes, on a busy machine. */
+const TIMEOUT_MS = FOR_MS.guarded + 120_000;
 const FIRST = "first";
 const SERVICES = [
   ["adversary", "a lock service that cannot be trusted"],
@@ -65,7 +64,9 @@ describe("the SQLite guard among processes that are stopped while their leases e
     const file = join(folder.path, `${service}-${guarded ? "guarded" : "unguarded"}.db`);
     create(file);
     const counts = { accepted: 0, pauses: 0, claimsRefused: 0, writesRefused: 0 };
-    for (let rounds = 1; ; rounds += 1) {
+    let rounds = 0;
+    return untilEnough(async () => {
+      rounds += 1;
       const all = Promise.all(
         workers.map(async (child, number) => {
           const name = `${rounds}.${number}`;
@@ -81,9 +82,8 @@ describe("the SQLite guard among processes that are stopped while their leases e
       }
       const { writes, value } = recorded(file);
       expect(writes.length).toBe(counts.accepted);
-      const outcome = { ...checkAccepted(FIRST, writes), writes: writes.length, value, ...counts };
-      if (enough(outcome) || rounds === MOST_ROUNDS) return outcome;
-    }
+      return { ...checkAccepted(FIRST, writes), writes: writes.length, value, ...counts };
+    }, enough);
   }
 
   for (const [service, name] of SERVICES) {

@@ -10,6 +10,7 @@ import { sqliteGuard } from "../../src/guards/sqlite/index.ts";
 import { DynamoServer, describeDynamo } from "../fixtures/dynamodb-server.ts";
 import { ObjectServer } from "../fixtures/object-server.ts";
 import { describeRedis, RedisServer } from "../fixtures/redis-server.ts";
+import { size, untilEnough } from "../fixtures/soak.ts";
 import { checkAccepted, type Verdict } from "../support/accepted-writes.ts";
 import { bundle } from "../support/bundle.ts";
 import { temporaryFolder } from "../support/guard-fixtures.ts";
@@ -17,11 +18,9 @@ import type { Counted, Kind, StoreLine, StoreOrder } from "../support/guard-stor
 import { Documents, FRAMEWORKS } from "../support/http-servers.ts";
 
 const WORKERS = 8;
-const MOST_ROUNDS = 8;
-const SOAK = process.env["RINGFENCE_SOAK"] === "1";
-const FOR_MS = SOAK ? { unguarded: 10_000, guarded: 300_000 } : { unguarded: 500, guarded: 1200 };
-/** Beyond the work itself: the start of the processes, on a busy machine. */
-const TIMEOUT_MS = FOR_MS.guarded * MOST_ROUNDS + 60_000;
+const FOR_MS = { unguarded: size(500, 10_000), guarded: size(1200, 300_000) };
+/** Beyond the work itself: further rounds, and the start of the processes, on a busy machine. */
+const TIMEOUT_MS = FOR_MS.guarded + 120_000;
 const FIRST = "first";
 
 /** What the log and the final value say together. */
@@ -93,14 +92,13 @@ async function run(
   create(service);
   const forMs = guarded ? FOR_MS.guarded : FOR_MS.unguarded;
   const counts = { pauses: 0, kills: 0 };
-  for (let rounds = 1; ; rounds += 1) {
+  return untilEnough(async () => {
     const order: StoreOrder = { ...where, place, guarded, service, log, forMs };
     const { pauses, kills } = await torment(order);
     counts.pauses += pauses;
     counts.kills += kills;
-    const outcome = { ...judged(log, await read(place)), ...counts };
-    if (enough(outcome) || rounds === MOST_ROUNDS) return outcome;
-  }
+    return { ...judged(log, await read(place)), ...counts };
+  }, enough);
 }
 
 /** All workers at once, stopped, continued and killed at random until the time is over. */

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { describeMariadb, MariadbServer } from "../fixtures/mariadb-server.ts";
 import { describePostgres, PostgresServer } from "../fixtures/postgres-server.ts";
-import { SOAK, size } from "../fixtures/soak.ts";
+import { SOAK, size, untilEnough } from "../fixtures/soak.ts";
 import { checkAccepted, type Verdict } from "../support/accepted-writes.ts";
 import { bundle } from "../support/bundle.ts";
 import type { StormClient, StormOrder } from "../support/guard-storm-worker.ts";
@@ -11,9 +11,8 @@ import type { StormClient, StormOrder } from "../support/guard-storm-worker.ts";
 const WORKERS = 8;
 const FIRST = "first";
 const FOR_MS = { unguarded: size(700, 10_000), guarded: size(1500, 300_000) };
-const MOST_ROUNDS = 10;
-/** Beyond the work itself: the start of the processes, on a busy machine. */
-const TIMEOUT_MS = FOR_MS.guarded * (SOAK ? 1 : MOST_ROUNDS) + 120_000;
+/** Beyond the work itself: further rounds, and the start of the processes, on a busy machine. */
+const TIMEOUT_MS = FOR_MS.guarded + 180_000;
 
 interface Outcome extends Verdict {
   readonly writes: number;
@@ -194,12 +193,11 @@ function storms(client: StormClient["client"], serial: string, server: () => Ser
     await server().query(
       `CREATE TABLE accepted (i ${serial} PRIMARY KEY, based_on VARCHAR(40), version VARCHAR(40), token BIGINT, grant_id VARCHAR(40))`,
     );
-    for (let round = 1; ; round += 1) {
+    return untilEnough(async () => {
       await storm.rage(guarded, guarded ? FOR_MS.guarded : FOR_MS.unguarded);
       const { said, pauses, kills } = storm;
-      const outcome = { ...(await recorded(server())), said, pauses, kills };
-      if (enough(outcome) || SOAK || round === MOST_ROUNDS) return outcome;
-    }
+      return { ...(await recorded(server())), said, pauses, kills };
+    }, enough);
   }
 
   it(

@@ -81,19 +81,22 @@ async function acquire(db: Database.Database): Promise<Presented | null> {
 /** Where a worker gets its leases, and how long it pauses under one: often longer than that lasts. */
 interface Service {
   acquire(): Promise<Presented | null>;
-  readonly longestPauseMs: number;
+  pauseMs(): number;
   close(): Promise<void>;
 }
+
+/** The ttl of the lock manager's leases; the adversary's are a few milliseconds. */
+const TTL_MS = 100;
 
 function serviceOf(order: StressOrder, db: Database.Database): Service {
   if (order.service === "adversary")
     return {
       acquire: async () => acquire(db),
-      longestPauseMs: 20,
+      pauseMs: () => between(0, 20),
       close: async () => undefined,
     };
   const locks = createLockManager(sqliteDriver(`${order.file}-locks`), {
-    ttl: 100,
+    ttl: TTL_MS,
     keepalive: "off",
     requestTimeout: "2s",
   });
@@ -109,7 +112,8 @@ function serviceOf(order: StressOrder, db: Database.Database): Service {
         lease && { token: lease.token, grantId: lease.grantId, scope: lease.scope, trust: true }
       );
     },
-    longestPauseMs: 150,
+    // Half of them well past their ttl: the next holder, if it is quick, writes before they do.
+    pauseMs: () => (Math.random() < 0.5 ? between(0, TTL_MS / 5) : between(1.5, 2.5) * TTL_MS),
     close: async () => locks.close(),
   };
 }
@@ -138,7 +142,7 @@ async function work(order: StressOrder): Promise<StressReport> {
             version: string;
           },
       );
-      await sleep(between(0, service.longestPauseMs));
+      await sleep(service.pauseMs());
       await inTransaction(db, () => {
         if (guarded) guard.verify(db, RESOURCE, lease);
         const version = `${worker}/${report.leases}`;
