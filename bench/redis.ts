@@ -139,7 +139,9 @@ async function crowd({ name, library, take }: Lock): Promise<void> {
 async function held(library: Lock["library"]): Promise<void> {
   const locks = manager(library);
   for (let at = 0; at < LEASES; at += 250)
-    await Promise.all(Array.from({ length: 250 }, async (_, i) => locks.acquire(`held-${library}-${at + i}`)));
+    await Promise.all(
+      Array.from({ length: 250 }, async (_, i) => locks.acquire(`held-${library}-${at + i}`)),
+    );
   await new Promise((resolve) => setTimeout(resolve, RENEW_MS));
   const [cpu, started] = [process.cpuUsage(), now()];
   await new Promise((resolve) => setTimeout(resolve, 2 * RENEW_MS));
