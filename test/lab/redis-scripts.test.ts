@@ -130,7 +130,13 @@ function kindsOf(name: string, reply: unknown, wakes: unknown): string[] {
     case "renew":
       return cells.map(String);
     case "inspect": {
-      const [mode, , quiet, holders, waiters] = cells as [string, number, number, [], []];
+      const [mode, , quiet, holders, waiters] = cells as [
+        string,
+        number,
+        number,
+        readonly unknown[],
+        readonly unknown[],
+      ];
       return [
         `mode ${mode === "" ? "none" : mode}`,
         ...(quiet > 0 ? ["quiet"] : []),

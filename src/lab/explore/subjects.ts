@@ -88,6 +88,26 @@ function quorumSubject(): Subject {
   };
 }
 
+/** The production core and Redis driver over one server that keeps what it has. */
+export function redisSubject(tamper?: Tamper): Subject {
+  return {
+    name: "redis",
+    title:
+      "the production core and Redis driver over one server, under every fault that they tolerate",
+    ours: true,
+    async run(seed, choices) {
+      const history = new History({ scenario: "redis", seed: String(seed), backend: "redis" });
+      return await judged(history, {
+        seed,
+        swarm: swarmOf(seed),
+        store: "redis",
+        ...(choices === undefined ? {} : { choices }),
+        ...(tamper === undefined ? {} : { table: { tamper } }),
+      });
+    },
+  };
+}
+
 async function judged(
   history: History,
   run: CoreRun,
@@ -203,6 +223,7 @@ const QUORUM: Arm = {
 export const SUBJECTS: readonly Subject[] = [
   coreSubject(),
   fileSubject(),
+  redisSubject(),
   quorumSubject(),
   freePlay({
     name: "S04",
