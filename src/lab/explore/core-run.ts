@@ -22,6 +22,8 @@ export interface CoreRun {
   readonly store?: Store;
   readonly table?: TableOptions;
   readonly turns?: number;
+  /** Replicas of a Redis: then what it forgets is what a promoted one had not heard of. */
+  readonly replicas?: number;
   /** What a client is; another core, for mutation tests. */
   readonly client?: (...args: ConstructorParameters<typeof CoreClient>) => CoreClient;
 }
@@ -130,17 +132,19 @@ function tableOf(world: World, run: CoreRun): Scene {
 }
 
 /** One Redis that writes each command to its file before it answers; without the file it has nothing. */
-function redisOf(world: World, { table = {} }: CoreRun): Scene {
+function redisOf(world: World, { table = {}, replicas = 0 }: CoreRun): Scene {
   const { tamper } = table;
   const place = new RedisPlace(world, {
+    replicas,
     appendOnly: "always",
     ...(tamper === undefined ? {} : { tamper }),
   });
   const targets = {
-    servers: [place.name],
+    servers: place.servers.map(({ name }) => name),
     powerOff: () => undefined,
     restartServer: (_server: string, memory: "kept" | "lost") => {
-      place.primary.restart(memory === "lost" ? "nothing" : "page-cache");
+      if (memory === "lost" && replicas > 0) place.switchOver();
+      else place.primary.restart(memory === "lost" ? "nothing" : "page-cache");
     },
   };
   return { place, targets, healed: () => undefined };

@@ -68,7 +68,7 @@ export const SERVERS: readonly Scenario[] = [
     name: "wait-one-replica",
     title: "WAIT was satisfied by another replica than the one that is promoted",
     property: "P4",
-    arms: arms({ replicas: 2, naive: { replicas: 1 } }),
+    arms: arms({ replicas: 2, naive: { replicas: 1 }, driver: { replicas: 1 } }),
     withinMs: 60_000,
     real: { clients: ["A", "B"], query: "replicas=1" },
     play: failedOver,

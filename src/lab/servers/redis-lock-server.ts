@@ -6,7 +6,7 @@ import type { Host, Session } from "./redis-lock-link.ts";
 import { runRedisScript } from "./redis-lock-scripts.ts";
 import { copyOf, expire, type NameState, type RedisLocks } from "./redis-lock-state.ts";
 import { lockOf, traceScript } from "./redis-lock-trace.ts";
-import { hashOf, scriptOf } from "./redis-words.ts";
+import { hashOf, SCRIPT_HASHES, scriptOf } from "./redis-words.ts";
 import type { ServerTrace } from "./trace.ts";
 
 /** What a write did: the name as it is now, or nothing of any name. */
@@ -48,6 +48,8 @@ export class RedisLockServer implements Host {
     facts: {
       readonly leads: boolean;
       readonly appendOnly: AppendOnly;
+      /** Somebody used the scripts since it started. */
+      readonly warm: boolean;
       readonly trace: () => ServerTrace;
     },
   ) {
@@ -57,6 +59,7 @@ export class RedisLockServer implements Host {
     this.#trace = facts.trace;
     this.#appendOnly = facts.appendOnly;
     this.process = world.start(name);
+    if (facts.warm) for (const hash of SCRIPT_HASHES) this.#scripts.add(hash);
     if (facts.appendOnly === "everysec") this.#syncLater();
   }
 
@@ -66,6 +69,14 @@ export class RedisLockServer implements Host {
     server.#offset = this.#offset;
     server.#early.clear();
     server.#names = new Map([...this.#names].map(([base, state]) => [base, copyOf(state)]));
+  }
+
+  /** Starts again, as a replica. */
+  follow(primary: RedisLockServer): void {
+    this.process = this.#world.start(this.name);
+    this.leads = false;
+    this.#replicas.length = 0;
+    primary.replicateTo(this);
   }
 
   accept(session: Session): void {

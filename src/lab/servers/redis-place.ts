@@ -14,6 +14,8 @@ import { ServerTrace } from "./trace.ts";
 export interface RedisPlaceOptions {
   readonly replicas?: number;
   readonly appendOnly?: AppendOnly;
+  /** Somebody used the driver's scripts before. */
+  readonly warm?: boolean;
   readonly driver?: RedisDriverOptions;
   /** Between the driver and the core: a planted fault. */
   readonly tamper?: Tamper;
@@ -29,7 +31,7 @@ export class RedisPlace implements LockPlace {
   readonly #trace: ServerTrace;
 
   constructor(world: World, options: RedisPlaceOptions = {}) {
-    const { replicas = 0, appendOnly = "no" } = options;
+    const { replicas = 0, appendOnly = "no", warm = false } = options;
     this.#world = world;
     this.#options = options;
     const trace = new ServerTrace(world, () => this.primary.process);
@@ -37,6 +39,7 @@ export class RedisPlace implements LockPlace {
       new RedisLockServer(world, replicas === 0 ? "S" : `S${i + 1}`, {
         leads: i === 0,
         appendOnly,
+        warm,
         trace: () => trace,
       });
     this.servers = Array.from({ length: 1 + replicas }, (_, i) => server(i));
@@ -59,6 +62,14 @@ export class RedisPlace implements LockPlace {
     primary.leads = true;
     for (const replica of this.servers.slice(1)) primary.replicateTo(replica);
     this.#trace.forget((lock, grant) => primary.has(lock, grant));
+  }
+
+  /** The primary dies, its first replica takes over, and the dead one comes back as its replica. */
+  switchOver(): void {
+    const old = this.primary;
+    this.failOver();
+    old.follow(this.primary);
+    this.servers.push(old);
   }
 
   startClient(name: string): SimProcess {

@@ -28,6 +28,8 @@ const HASHES: ReadonlyMap<string, string> = new Map(
   STATEMENTS.map(({ name, text }) => [hashOf(text), name]),
 );
 
+export const SCRIPT_HASHES: readonly string[] = [...HASHES.keys()];
+
 /** The name of the Redis driver's script with this hash. */
 export function scriptOf(hash: string): string | undefined {
   return HASHES.get(hash);
