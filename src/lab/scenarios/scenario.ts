@@ -72,8 +72,6 @@ interface RealTerms {
   readonly clock?: boolean;
   /** What Ringfence is told of its Redis, as in a URL: `replicas=1`. */
   readonly query?: string;
-  /** Ringfence's arm is the production driver, also where the simulator has the lab's own round. */
-  readonly driver?: true;
 }
 
 /** The arms of most scenarios: Redis by hand, the same with a counter and a check on write, and Ringfence. */

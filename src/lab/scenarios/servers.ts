@@ -154,7 +154,7 @@ export const SERVERS: readonly Scenario[] = [
     arms: {
       naive: { lock: { kind: "redis", habits: { token: true } }, guard: "fence", holds: false },
       fence: { lock: { kind: "redis", habits: { token: true } }, guard: "fence", holds: false },
-      ringfence: { lock: { kind: "core" }, guard: "claim", holds: true },
+      ringfence: { lock: { kind: "core", redis: {} }, guard: "claim", holds: true },
     },
     withinMs: 20_000,
     play: moved,
