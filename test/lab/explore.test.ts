@@ -1,4 +1,5 @@
 import { expect, it } from "vitest";
+import { checkAll } from "../../src/lab/checkers/index.ts";
 import { decodeCase, encodeCase } from "../../src/lab/explore/replay-string.ts";
 import { search } from "../../src/lab/explore/search.ts";
 import {
@@ -41,6 +42,23 @@ it("no schedule breaks the production core and Redlock driver, and each repeats 
   const { found } = outcome;
   expect(found === null ? "" : encodeCase({ ...found.case, picks: null })).toBe("");
   expect(outcome.runs).toBe(runs);
+});
+
+it("a Redis that forgets, fails over and has its clock set breaks exclusion, and the resource loses nothing", {
+  timeout: SOAK ? 3_600_000 : 120_000,
+}, async () => {
+  const subject = SUBJECTS.find(({ name }) => name === "redis-forgets");
+  if (subject === undefined) throw new Error("no such subject");
+  let [seed, broken] = [0, 0];
+  while (broken < size(2, 300) && seed < size(100, 10_000)) {
+    seed += 1;
+    const trial = await subject.run(seed, undefined);
+    const lost = trial.broken.map(({ property }) => property);
+    expect([seed, lost]).toEqual([seed, []]);
+    const [exclusion] = checkAll(trial.history, {}, ["P1"]);
+    if (exclusion?.verdict === false) broken += 1;
+  }
+  expect(broken).toBe(size(2, 300));
 });
 
 it("a seed gives the same history twice, and with eight times as many turns between events", {
@@ -125,6 +143,7 @@ it("subjects that are there to be broken say so", () => {
     "core",
     "sqlite",
     "redis",
+    "redis-forgets",
     "redlock",
   ]);
 });

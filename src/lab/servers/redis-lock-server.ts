@@ -3,8 +3,8 @@ import type { SimProcess } from "../sim/process.ts";
 import type { World } from "../sim/world.ts";
 import type { AppendOnly } from "./redis.ts";
 import type { Host, Session } from "./redis-lock-link.ts";
-import { runRedisScript } from "./redis-lock-scripts.ts";
-import { copyOf, expire, type NameState, type RedisLocks } from "./redis-lock-state.ts";
+import { runRedisScript, type ScriptCall } from "./redis-lock-scripts.ts";
+import { copyOf, expire, type NameState, type RedisLocks, sameNames } from "./redis-lock-state.ts";
 import { lockOf, traceScript } from "./redis-lock-trace.ts";
 import { hashOf, SCRIPT_HASHES, scriptOf } from "./redis-words.ts";
 import type { ServerTrace } from "./trace.ts";
@@ -185,13 +185,10 @@ export class RedisLockServer implements Host {
     const name = scriptOf(hash);
     if (name === undefined || !this.#scripts.has(hash))
       return new Error("NOSCRIPT No matching script. Please use EVAL.");
-    if (!this.leads)
-      return new Error(
-        "READONLY You can't write against a read only replica. script: on @user_script.",
-      );
     const us = this.#us;
     const lateMs = this.process.machine.wall() - Number(us / 1000n);
     const call = { name, keys: words.slice(0, Number(count)), args: words.slice(Number(count)) };
+    if (!this.leads) return this.#readOnly(us, call);
     const { reply, wakes, touched } = runRedisScript(this.#names, us, call);
     traceScript(this.#trace(), call, reply, lateMs);
     for (const { channel, grantId } of wakes) {
@@ -206,6 +203,15 @@ export class RedisLockServer implements Host {
         }),
       );
     return reply;
+  }
+
+  /** A replica refuses a script at its first write; what only reads is answered. */
+  #readOnly(us: bigint, call: ScriptCall): unknown {
+    for (const name of this.#names.values()) expire(name, Number(us / 1000n));
+    const names = new Map([...this.#names].map(([base, state]) => [base, copyOf(state)]));
+    const { reply } = runRedisScript(names, us, call);
+    if (sameNames(this.#names, names)) return reply;
+    return new Error("READONLY You can't write against a read only replica.");
   }
 
   #write(effects: readonly Effect[]): void {

@@ -142,6 +142,18 @@ export function copyOf({ lock, queue, occupants, records }: NameState): NameStat
   };
 }
 
+/** Whether both have the same. */
+export function sameNames(a: RedisLocks, b: RedisLocks): boolean {
+  const empty = emptyName();
+  return [...b].every(([base, name]) => textOf(name) === textOf(a.get(base) ?? empty));
+}
+
+function textOf({ lock, queue, occupants, records }: NameState): string {
+  return JSON.stringify([lock, [...queue], [...occupants], [...records]], (_key, value: unknown) =>
+    typeof value === "bigint" ? String(value) : value,
+  );
+}
+
 /** Drops the keys whose end is past: in its last millisecond a key is still there. */
 export function expire(name: NameState, now: number): void {
   const over = ({ endsAt }: { readonly endsAt: number | null }): boolean =>
