@@ -99,8 +99,9 @@ async function handOffs(name: string, locks: readonly Lock[]): Promise<void> {
     free = now();
     await giveBack();
   });
-  const told = await server.count();
   await new Promise((resolve) => setTimeout(resolve, 10 * locks.length + 100));
+  // From here on: all have asked, what is counted are the hand-offs.
+  const told = await server.count();
   free = now();
   await first?.();
   await Promise.all(work);
