@@ -193,7 +193,7 @@ const inUse: Script = (step) => {
 };
 
 /** Scripts over the four keys of one name. */
-export const SCRIPTS: Readonly<Record<string, Script>> = {
+const SCRIPTS: Readonly<Record<string, Script>> = {
   attempt,
   "renew-aside": renewAside,
   release,
@@ -203,17 +203,8 @@ export const SCRIPTS: Readonly<Record<string, Script>> = {
   "in-use": inUse,
 };
 
-/**
- * Runs a script of the driver. `us`: Unix microseconds by the server's clock. `scripts`: others, to see a wrong one
- * noticed.
- * @throws RangeError for another one
- */
-export function runRedisScript(
-  names: RedisLocks,
-  us: bigint,
-  call: ScriptCall,
-  scripts: Readonly<Record<string, Script>> = SCRIPTS,
-): ScriptOutcome {
+/** Runs a script of the driver. `us`: Unix microseconds by the server's clock. @throws RangeError for another one */
+export function runRedisScript(names: RedisLocks, us: bigint, call: ScriptCall): ScriptOutcome {
   const wakes: Wake[] = [];
   const touched =
     call.name === "quick" || call.name === "renew" ? call.keys : call.keys.slice(0, 1);
@@ -234,7 +225,7 @@ export function runRedisScript(
   });
   if (call.name === "quick") return outcome(quick(us, stepOf, call));
   if (call.name === "renew") return outcome(renew(stepOf, call));
-  const script = scripts[call.name];
+  const script = SCRIPTS[call.name];
   if (script === undefined) throw new RangeError(`no model of the script ${call.name}`);
   return outcome(script(stepOf(call.keys[0] ?? ""), call.args));
 }

@@ -68,7 +68,7 @@ export interface Share {
 }
 
 /** Must not be granted any more. */
-export interface Tomb {
+interface Tomb {
   readonly kind: "tomb";
   readonly until: number;
   readonly revoked: boolean;
@@ -78,7 +78,7 @@ export interface Tomb {
 export type Entry = Waiter | Share | Tomb;
 
 /** A key with members. It ends with its last one, and with it the moment at which it was to end. */
-export class Members<V> extends Map<string, V> {
+class Members<V> extends Map<string, V> {
   endsAt: number | null = null;
 
   override delete(member: string): boolean {
