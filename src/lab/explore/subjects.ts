@@ -244,7 +244,7 @@ const QUORUM: Arm = {
   holds: false,
 };
 
-/** What can be explored, by name. Every one but the core is there to be broken. */
+/** What can be explored, by name: what must not break, then what is there to be broken. */
 export const SUBJECTS: readonly Subject[] = [
   coreSubject(),
   fileSubject(),
