@@ -1,9 +1,9 @@
 import type { GoneReason, GrantRef, Release, Renewal } from "../../core/driver.ts";
 import type { Connection } from "./connection.ts";
 import { asPostgresError } from "./errors.ts";
-import { type LockStep, ms } from "./lock-step.ts";
+import { type LockStep, ms, OFFER_MS } from "./lock-step.ts";
 import type { Statements } from "./sql-parts.ts";
-import { inStep } from "./step.ts";
+import { atOnce, inStep } from "./step.ts";
 
 /** A revoked grant is told so for at least this long, and a late ask of it refused. */
 const REVOKED_KEPT_MS = 60_000;
@@ -75,10 +75,14 @@ function reasonOf(kind: string | undefined, taken: string | undefined): GoneReas
   return taken === "t" || kind === "exchanged" ? "taken" : "expired";
 }
 
-/** Gives back leases and queued entries: at once where nobody waits, else each in a step. Answers in the order given. */
+/**
+ * Gives back leases and queued entries: at once where nobody waits, else each in a transaction. `queued` says of a lease
+ * that it came out of a queue, where others are likely to wait by now. Answers in the order given.
+ */
 export async function releaseAll(
   at: Giving,
   refs: readonly GrantRef[],
+  queued: (grantId: string) => boolean,
 ): Promise<readonly Release[]> {
   const answers: Release[] = refs.map(() => RELEASED);
   const plain = refs.flatMap((ref, index) =>
@@ -86,11 +90,14 @@ export async function releaseAll(
       ? [{ ref, index }]
       : [],
   );
-  const done = await releasedAtOnce(at, plain);
+  const alone = plain.filter(({ ref }) => !queued(ref.grantId));
+  const done = await releasedAtOnce(at, alone);
+  const passable = new Set(plain.map(({ index }) => index));
   for (const [index, ref] of refs.entries()) {
     if (done.has(index)) continue;
     try {
-      answers[index] = await releaseOne(at, ref);
+      if (!passable.has(index) || !(await handedOver(at, ref)))
+        answers[index] = await releaseOne(at, ref);
     } catch (error) {
       answers[index] = { kind: "failed", error: asPostgresError(error) };
     }
@@ -113,6 +120,13 @@ async function releasedAtOnce(
   const args = [listed(at, wanted)];
   const rows = await connection.run({ statement: sql.releaseSoles, args }, dueAt);
   return new Set(rows.flatMap((row) => wanted[Number(row) - 1]?.index ?? []));
+}
+
+/** False, with nothing done, when there is more to it than an exclusive lease and those who wait for it. */
+async function handedOver(at: Giving, ref: GrantRef): Promise<boolean> {
+  const { connection, sql, dueAt, keyOf } = at;
+  const call = { statement: sql.handOver, args: [keyOf(ref.name), ref.grantId, ms(OFFER_MS)] };
+  return (await atOnce(connection, sql, call, "released", dueAt)) !== undefined;
 }
 
 async function releaseOne(at: Giving, ref: GrantRef): Promise<Release> {
