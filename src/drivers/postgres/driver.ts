@@ -174,7 +174,8 @@ class PostgresBackend implements Backend {
 
   async attempt(ask: Ask, io: Io): Promise<Answer> {
     const dueAt = this.#dueAt(io);
-    const begun = ask.join === "no" ? undefined : this.#wakes.start();
+    const listens = this.#wakes.listening;
+    const begun = listens || ask.join === "no" ? undefined : this.#wakes.start();
     const use = async (asked: Ask): ReturnType<typeof attempt> => {
       const woken = this.#woken.delete(ask.grantId);
       return await this.#use(dueAt, async (connection) =>
