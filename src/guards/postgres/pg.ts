@@ -46,6 +46,7 @@ export function pgSession(client: PgClient): Session {
 
 export function pgDatabase(pool: PgPool): Database {
   return {
+    preparesCommit: false,
     async transaction<T>(work: Work<T>): Promise<T> {
       // The server may end the session while no statement runs; without a listener that would end the process.
       let broken = false;
