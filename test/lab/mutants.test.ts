@@ -26,7 +26,7 @@ it.each(
 )(
   "the exploration of the Redis driver notices it as well: %s",
   {
-    timeout: 60_000,
+    timeout: 90_000,
   },
   async (_name, { tamper }) => {
     const { found } = await search(redisSubject(tamper), { runs: 40 });

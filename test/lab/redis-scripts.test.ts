@@ -81,7 +81,7 @@ describeRedis("the Redis driver's scripts, as the simulator has them", () => {
   });
 
   it("every reply, every wake-up and every key is what the scripts make on a real server", {
-    timeout: SOAK ? 3_600_000 : 60_000,
+    timeout: SOAK ? 3_600_000 : 90_000,
   }, async () => {
     for (let seed = 1; seed <= size(KEPT, 2000); seed += 1) {
       const trace = traces[seed - 1] ?? (await recorder.record(seed, STEPS));

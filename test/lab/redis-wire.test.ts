@@ -181,7 +181,7 @@ describeRedis("a connection to the modelled Redis", () => {
     ["with an append-only file", "everysec"],
   ] as const)(
     "answers as a real one does, over two restarts: %s",
-    { timeout: 30_000 },
+    { timeout: 90_000 },
     async (_what, appendOnly) => {
       const file = ["--appendonly", "yes", "--appendfsync", "always"];
       const server = stopAfter(await RedisServer.start(...(appendOnly === "no" ? [] : file)));
@@ -194,7 +194,7 @@ describeRedis("a connection to the modelled Redis", () => {
     },
   );
 
-  it("answers as a primary does and as its replica does", { timeout: 30_000 }, async () => {
+  it("answers as a primary does and as its replica does", { timeout: 90_000 }, async () => {
     const { primary, replicas } = await startReplicated(1);
     const servers = [primary, ...replicas].map(stopAfter);
     const sides = await Promise.all(
