@@ -1,0 +1,94 @@
+/**
+ * The driver sends several statements as one text, with their parameters put in. They are found in it by their own texts,
+ * so that the model is asked by name for exactly what a server would be asked for, and for nothing else.
+ */
+import { tablesOf } from "../../drivers/postgres/options.ts";
+import { statements } from "../../drivers/postgres/sql.ts";
+
+/** A statement by its name: one of the driver's, or a word of the session itself. */
+export interface Asked {
+  readonly name: string;
+  readonly args: readonly (string | null)[];
+}
+
+interface Pattern {
+  readonly name: string;
+  readonly text: RegExp;
+  /** Which parameter each captured group is. */
+  readonly params: readonly number[];
+}
+
+/** A text constant as the driver writes one. */
+const CONSTANT = String.raw`(NULL::text|'[^']*'|convert_from\(decode\('[A-Za-z0-9+/=]*','base64'\),'UTF8'\))`;
+
+/** What a session says that is no statement of the lease table. */
+const WORDS: readonly Pattern[] = [
+  { name: "rollback", text: /ROLLBACK/y, params: [] },
+  { name: "greeting", text: /SELECT concat\(pg_backend_pid\(\), '\|', ([\s\S]*)\)$/y, params: [1] },
+  { name: "schema", text: /SELECT concat\(EXISTS \(SELECT 1 FROM pg_catalog[\s\S]*$/y, params: [] },
+  { name: "format", text: /SELECT format::text FROM [\s\S]*$/y, params: [] },
+];
+
+const PATTERNS: readonly Pattern[] = Object.entries(statements(tablesOf({})))
+  .flatMap(([name, statement]) =>
+    name === "tables" ? [] : [patternOf(name, (statement as { readonly text: string }).text)],
+  )
+  .sort((a, b) => b.text.source.length - a.text.source.length);
+
+function patternOf(name: string, text: string): Pattern {
+  const params: number[] = [];
+  const source = text
+    .split(/\$(\d+)/)
+    .map((part, i) => {
+      if (i % 2 === 0) return part.replace(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`);
+      const known = params.indexOf(Number(part));
+      if (known >= 0) return `(?:\\${known + 1})`;
+      params.push(Number(part));
+      return CONSTANT;
+    })
+    .join("");
+  return { name, text: new RegExp(source, "y"), params };
+}
+
+/** The name of a statement by its text, as the extended protocol sends it. @throws RangeError for one that is not known */
+export function nameOf(text: string): string {
+  const name = BY_TEXT.get(text);
+  if (name === undefined) throw new RangeError(`no model of the statement ${text}`);
+  return name;
+}
+
+const BY_TEXT: ReadonlyMap<string, string> = new Map(
+  Object.entries(statements(tablesOf({}))).flatMap(([name, statement]) =>
+    name === "tables" ? [] : [[(statement as { readonly text: string }).text, name] as const],
+  ),
+);
+
+/** The statements of one message, in order. @throws RangeError for one that is not known */
+export function askedOf(text: string): readonly Asked[] {
+  const asked: Asked[] = [];
+  let at = 0;
+  while (at < text.length) {
+    const found = [...PATTERNS, ...WORDS].find((pattern) => {
+      pattern.text.lastIndex = at;
+      return pattern.text.test(text) && /^(;\n|$)/.test(text.slice(pattern.text.lastIndex));
+    });
+    if (found === undefined)
+      throw new RangeError(`no model of the statement ${text.slice(at, at + 200)}`);
+    found.text.lastIndex = at;
+    const captured = found.text.exec(text) ?? [];
+    const args: (string | null)[] = [];
+    found.params.forEach((param, i) => {
+      args[param - 1] = found.name === "greeting" ? (captured[i + 1] ?? "") : valueOf(captured[i + 1] ?? "");
+    });
+    asked.push({ name: found.name, args });
+    at = found.text.lastIndex + 2;
+  }
+  return asked;
+}
+
+function valueOf(constant: string): string | null {
+  if (constant.startsWith("NULL")) return null;
+  if (constant.startsWith("'")) return constant.slice(1, -1);
+  const [, base64 = ""] = /decode\('([^']*)'/.exec(constant) ?? [];
+  return Buffer.from(base64, "base64").toString();
+}
