@@ -1,6 +1,8 @@
 import { CoreClient } from "../clients/core-client.ts";
 import type { History } from "../history.ts";
 import type { LockPlace } from "../servers/place.ts";
+import { PostgresPlace } from "../servers/postgres-place.ts";
+import type { PostgresOptions } from "../servers/postgres-server.ts";
 import { RedlockPlace } from "../servers/redlock-server.ts";
 import { ResourceServer } from "../servers/resource.ts";
 import { SqliteHost } from "../servers/sqlite-host.ts";
@@ -20,13 +22,14 @@ export interface CoreRun {
   /** Where the lock lives; a server with the memory driver by default. */
   readonly store?: Store;
   readonly table?: TableOptions;
+  readonly postgres?: PostgresOptions;
   readonly turns?: number;
   /** What a client is; another core, for mutation tests. */
   readonly client?: (...args: ConstructorParameters<typeof CoreClient>) => CoreClient;
 }
 
 /** Which production driver runs. */
-type Store = "memory" | "sqlite" | "redlock";
+type Store = "memory" | "sqlite" | "redlock" | "postgres";
 
 /** What a run came to. */
 export interface CoreOutcome {
@@ -63,7 +66,9 @@ export async function runCore(run: CoreRun): Promise<CoreOutcome> {
       ? fileOf(world, run)
       : run.store === "redlock"
         ? quorumOf(world)
-        : tableOf(world, run);
+        : run.store === "postgres"
+          ? postgresOf(world, run)
+          : tableOf(world, run);
   const resource = new ResourceServer(world, "X", "claim");
   const names = Array.from({ length: swarm.clients }, (_, i) => String.fromCharCode(65 + i));
   // A second line of work in one process makes it hand the lock on inside itself.
@@ -134,6 +139,19 @@ function quorumOf(world: World): Scene {
     powerOff: () => undefined,
     restartServer: (name: string, memory: "kept" | "lost") => {
       place.servers.find((server) => server.name === name)?.restart(memory);
+    },
+  };
+  return { place, targets, healed: () => undefined };
+}
+
+/** A PostgreSQL that comes back with what it had flushed. */
+function postgresOf(world: World, run: CoreRun): Scene {
+  const place = new PostgresPlace(world, "S", { synchronousCommit: "off", ...run.postgres });
+  const targets = {
+    servers: ["S"],
+    powerOff: () => undefined,
+    restartServer: () => {
+      place.restart();
     },
   };
   return { place, targets, healed: () => undefined };

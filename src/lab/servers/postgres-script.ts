@@ -57,11 +57,12 @@ export function nameOf(text: string): string {
   return name;
 }
 
-const BY_TEXT: ReadonlyMap<string, string> = new Map(
-  Object.entries(statements(tablesOf({}))).flatMap(([name, statement]) =>
+const BY_TEXT: ReadonlyMap<string, string> = new Map([
+  ...Object.entries(statements(tablesOf({}))).flatMap(([name, statement]) =>
     name === "tables" ? [] : [[(statement as { readonly text: string }).text, name] as const],
   ),
-);
+  ["ROLLBACK", "rollback"],
+]);
 
 /** The statements of one message, in order. @throws RangeError for one that is not known */
 export function askedOf(text: string): readonly Asked[] {

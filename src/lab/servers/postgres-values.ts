@@ -62,5 +62,6 @@ export function emptyLock(key: string): LockRow {
 
 /** How the server shows a setting that is so many milliseconds. */
 export function inUnits(ms: number): string {
-  return ms > 0 && ms % 1000 === 0 ? `${ms / 1000}s` : `${ms}ms`;
+  if (ms === 0) return "0";
+  return ms % 1000 === 0 ? `${ms / 1000}s` : `${ms}ms`;
 }
