@@ -91,14 +91,15 @@ export class PostgresPlace implements LockPlace {
       this.#trace.released([refOf(before, held, 0)], [{ kind: "released" }]);
     if (now === undefined || holds === null) return;
     const ttlMs = (now.expires - this.primary.engine.host.micros()) / 1000;
-    if (held !== holds || (before?.first ?? null) !== now.first) {
+    // A lease that a transaction found standing, and that ran out before it wrote, stands again: nobody else could have
+    // the name in between, since its row was locked.
+    const longer = before !== undefined && now.expires > before.expires;
+    if (held !== holds || (before?.first ?? null) !== now.first || longer) {
       const tokens = now.first === null ? null : { first: now.first, count: countOf(now) };
       const terms = { takenOver: false, previousToken: null, ttlMs };
       const ask = { ...refOf(now, holds, ttlMs), ...this.#askOf(table, now) };
       this.#trace.attempted(ask, { kind: "granted", tokens, ...terms });
-    } else if (before !== undefined && now.expires > before.expires)
-      this.#trace.renewed([refOf(now, holds, ttlMs)], [{ kind: "renewed", ttlMs }]);
-    else if (before !== undefined && now.expires < before.expires)
+    } else if (before !== undefined && now.expires < before.expires)
       this.#trace.revoked({ name, grantId: holds }, { kind: "released" });
   }
 
