@@ -1,7 +1,10 @@
 import type { Held, LockClient, LockTerms } from "../clients/client.ts";
 import { CoreClient } from "../clients/core-client.ts";
 import { NaiveClient } from "../clients/naive-client.ts";
+import { PlainClient } from "../clients/plain-client.ts";
 import { RedlockClient } from "../clients/redlock-client.ts";
+import { simDialer } from "../servers/postgres-connection.ts";
+import { PostgresPlace } from "../servers/postgres-place.ts";
 import { RedisServer } from "../servers/redis.ts";
 import { RedlockPlace } from "../servers/redlock-server.ts";
 import { type Actor, ResourceServer } from "../servers/resource.ts";
@@ -25,6 +28,7 @@ export class Stage implements Play {
   readonly redis: RedisServer[] = [];
   /** Ringfence's own Redlock servers. */
   readonly quorum: RedlockPlace | null = null;
+  readonly postgres: PostgresPlace | null = null;
   /** How many things had to come to an end. */
   demands = 0;
   readonly #arm: Arm;
@@ -47,6 +51,8 @@ export class Stage implements Play {
         "S",
         lock.tamper === undefined ? {} : { tamper: lock.tamper },
       );
+    else if (lock.kind === "postgres")
+      this.postgres = new PostgresPlace(world, "S", lock.server ?? {});
     else if (lock.kind === "quorum")
       this.quorum = new RedlockPlace(world, lock.nodes ?? 5, lock.quorum);
     else {
@@ -63,12 +69,14 @@ export class Stage implements Play {
 
   /** Whether the lock is Ringfence's. */
   get ours(): boolean {
-    return this.table !== null || this.quorum !== null;
+    const { lock } = this.#arm;
+    return ["core", "quorum"].includes(lock.kind) || (lock.kind === "postgres" && !lock.habits);
   }
 
   /** Names of the lock's servers. */
   get servers(): readonly string[] {
     if (this.table !== null) return [this.table.name];
+    if (this.postgres !== null) return [this.postgres.name];
     return [...this.redis, ...(this.quorum?.servers ?? [])].map(({ name }) => name);
   }
 
@@ -106,6 +114,14 @@ export class Stage implements Play {
     if (lock.kind === "core") {
       if (this.table === null) throw new Error("no lock server");
       return new CoreClient(world, process, this.table.driverFor(process), { handOff: "off" });
+    }
+    if (lock.kind === "postgres") {
+      const { postgres } = this;
+      if (postgres === null) throw new Error("no PostgreSQL");
+      if (lock.habits === undefined)
+        return new CoreClient(world, process, postgres.driverFor(process), { handOff: "off" });
+      const dialer = simDialer(world, process, () => postgres.primary);
+      return new PlainClient(world, process, dialer, lock.habits);
     }
     if (lock.kind === "quorum") {
       if (this.quorum === null) throw new Error("no lock servers");
@@ -270,6 +286,7 @@ export class Stage implements Play {
 
   async restartServer(name: string, survival: Survival): Promise<void> {
     this.redis.find((server) => server.name === name)?.restart(survival);
+    this.postgres?.restart();
     const memory = survival === "nothing" ? "lost" : "kept";
     if (this.table?.name === name) this.table.restart(memory);
     this.quorum?.servers.find((server) => server.name === name)?.restart(memory);

@@ -3,6 +3,7 @@
  * not, notifications at commit. Statements are generators that yield where they have to wait.
  */
 import { Disk, type Survival } from "../sim/disk.ts";
+import { AdvisoryLocks, type Owner } from "./postgres-advisory.ts";
 import { type Change, Versions } from "./postgres-rows.ts";
 
 /** How a server is set up. */
@@ -30,6 +31,7 @@ export class ServerComplaint extends Error {
 
 /** One transaction under way. */
 export interface Transaction {
+  readonly owner: Owner;
   /** When it began: what `now()` says until its end. */
   readonly began: number;
   readonly writes: Map<string, Change>;
@@ -72,6 +74,7 @@ const WAL_WRITER_MS = 200;
 export class Engine {
   versions: Versions = new Versions();
   readonly log: Disk<LogRecord> = new Disk();
+  readonly advisory: AdvisoryLocks = new AdvisoryLocks();
   readonly host: EngineHost;
   readonly settings: EngineSettings;
   readonly #holders = new Map<string, Transaction>();
@@ -95,8 +98,9 @@ export class Engine {
     this.settings = settings;
   }
 
-  begin(lockTimeoutMs: number): Transaction {
+  begin(owner: Owner, lockTimeoutMs: number): Transaction {
     const tx: Transaction = {
+      owner,
       began: this.host.micros(),
       writes: new Map(),
       rows: new Set(),
@@ -205,6 +209,7 @@ export class Engine {
     this.#open.clear();
     this.#waits.length = 0;
     this.#holders.clear();
+    this.advisory.clear();
     this.looking = 0;
   }
 

@@ -63,12 +63,17 @@ export interface PlainLease {
   readonly expires: number;
 }
 
-/** Something that a lock protects, with what its guard remembers. */
-export interface ItemRow {
+/** The pair that last used something that a lock protects. */
+export interface GuardRow {
   readonly key: string;
-  readonly ver: number;
   readonly token: bigint;
   readonly grant_id: string;
+}
+
+/** What a lock protects: each write adds a version. */
+export interface VersionRow {
+  readonly key: string;
+  readonly ver: number;
 }
 
 export interface Rows {
@@ -77,7 +82,8 @@ export interface Rows {
   readonly waiters: WaiterRow;
   readonly tombs: TombRow;
   readonly leases: PlainLease;
-  readonly items: ItemRow;
+  readonly guards: GuardRow;
+  readonly versions: VersionRow;
 }
 
 export type TableName = keyof Rows;
@@ -109,7 +115,8 @@ export class Versions {
     waiters: new Map(),
     tombs: new Map(),
     leases: new Map(),
-    items: new Map(),
+    guards: new Map(),
+    versions: new Map(),
   };
   /** The number of the last commit. */
   commit = 0;

@@ -4,6 +4,7 @@
  */
 import { tablesOf } from "../../drivers/postgres/options.ts";
 import { statements } from "../../drivers/postgres/sql.ts";
+import { PLAIN } from "./postgres-plain.ts";
 
 /** A statement by its name: one of the driver's, or a word of the session itself. */
 export interface Asked {
@@ -58,6 +59,7 @@ export function nameOf(text: string): string {
 }
 
 const BY_TEXT: ReadonlyMap<string, string> = new Map([
+  ...Object.entries(PLAIN).map(([name, { text }]) => [text, name] as const),
   ...Object.entries(statements(tablesOf({}))).flatMap(([name, statement]) =>
     name === "tables" ? [] : [[(statement as { readonly text: string }).text, name] as const],
   ),

@@ -8,6 +8,7 @@ import { type Pooler, poolerOf } from "./postgres-pooler.ts";
 import type { Asked } from "./postgres-script.ts";
 import { type Reply, Session } from "./postgres-session.ts";
 import { MODEL } from "./postgres-statements.ts";
+import { PLAIN_MODEL } from "./postgres-plain.ts";
 import type { Model } from "./postgres-values.ts";
 
 /** How a server is set up. */
@@ -26,6 +27,8 @@ export interface Front {
   /** The client is gone. */
   forsake(): void;
 }
+
+const ALL: Readonly<Record<string, Model>> = { ...MODEL, ...PLAIN_MODEL };
 
 /** A PostgreSQL in a process of its own: the engine, its sessions over connections, its log on a disk, and its standby. */
 export class PostgresServer {
@@ -107,7 +110,7 @@ export class PostgresServer {
   session(owner: string, onEnd: (complaint: ServerComplaint | null) => void): Session {
     this.#pids += 1;
     const pid = this.#pids;
-    const session = new Session(this.engine, pid, this.#options.model ?? MODEL, (complaint) => {
+    const session = new Session(this.engine, pid, this.#options.model ?? ALL, (complaint) => {
       this.#sessions.delete(pid);
       this.#owners.delete(pid);
       onEnd(complaint);

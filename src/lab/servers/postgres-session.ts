@@ -89,6 +89,7 @@ export class Session {
     this.#block = null;
     if (this.#implicit !== null) this.#engine.rollback(this.#implicit);
     this.#implicit = null;
+    this.#engine.advisory.drop(this);
     this.#onEnd(complaint);
   }
 
@@ -109,6 +110,12 @@ export class Session {
     switch (name) {
       case "begin":
         return this.#begin(Number(args[0]));
+      case "plainBegin":
+      case "oldBegin":
+        this.#block ??= this.#transaction();
+        this.#implicit = null;
+        this.#block.repeatable = name === "oldBegin";
+        return [];
       case "commit":
         this.#close(this.#failed ? "rollback" : "commit");
         return [];
@@ -132,7 +139,7 @@ export class Session {
 
   #transaction(): Transaction {
     if (this.#block !== null) return this.#block;
-    this.#implicit ??= this.#engine.begin(this.#lockTimeoutMs);
+    this.#implicit ??= this.#engine.begin(this, this.#lockTimeoutMs);
     return this.#implicit;
   }
 
