@@ -1,6 +1,7 @@
 import type { PlainHabits } from "../clients/plain-client.ts";
 import type { PostgresOptions } from "../servers/postgres-server.ts";
 import type { Play } from "./play.ts";
+import { Ledger } from "../workloads/ledger.ts";
 import type { Arm, ArmName, Scenario } from "./scenario.ts";
 import type { Stage } from "./stage.ts";
 
@@ -25,6 +26,8 @@ async function both(s: Play): Promise<void> {
   await b?.believes();
   await s.after(100);
 }
+
+const COUNTED: PlainHabits = { how: "lease", token: true };
 
 /** What goes wrong with locks in a PostgreSQL. */
 export const DATABASES: readonly Scenario[] = [
@@ -82,4 +85,58 @@ export const DATABASES: readonly Scenario[] = [
       await s.acquire("B", { ttlMs: 3000, waitMs: 10_000 });
     },
   },
+  {
+    id: "S32",
+    name: "guard-row-not-locked",
+    title: "a transaction looks at the guard's row without locking it, stands still, and writes after a newer one",
+    property: "P3",
+    arms: arms(COUNTED),
+    withinMs: 20_000,
+    async play(s: Stage): Promise<void> {
+      await overtaken(s, { row: "looked at" });
+    },
+  },
+  {
+    id: "S42",
+    name: "older-snapshot",
+    title: "a holder's transaction has an older snapshot: under the guard's row it reads what was overwritten",
+    property: "P4",
+    arms: arms(COUNTED),
+    withinMs: 30_000,
+    async play(s: Stage): Promise<void> {
+      await overtaken(s, { row: "locked", old: true });
+    },
+  },
+  {
+    id: "S52",
+    name: "paused-in-transaction",
+    title: "a holder is paused inside its guarded transaction, and keeps its successor out for as long",
+    property: "P8",
+    arms: arms(COUNTED),
+    withinMs: 20_000,
+    async play(s: Stage): Promise<void> {
+      void overtaken(s, { row: "locked" }, 60_000);
+      await s.after(15_000);
+    },
+  },
 ];
+
+/** A and B update one row under a lease each, B when A's is over: A stands still between its read and its write. */
+async function overtaken(
+  s: Stage,
+  how: { readonly row: "locked" | "looked at"; readonly old?: boolean },
+  pauseMs = 4000,
+): Promise<void> {
+  const ledger = new Ledger(s.world, !s.ours, (name, ms) => {
+    s.pauseFor(name, ms);
+  });
+  const update = { ...how, refuses: s.armName === "fence" };
+  const terms = { ttlMs: 2000 };
+  const a = await s.acquire("A", terms);
+  const late = ledger.update(s.process("A"), a, { ...update, old: false, pauseMs });
+  // Where A's session is ended under it, that is all that becomes of it.
+  late.catch(() => undefined);
+  const b = await s.acquire("B", terms);
+  await s.must("B", ledger.update(s.process("B"), b, update));
+  await late.catch(() => undefined);
+}

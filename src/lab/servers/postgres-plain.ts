@@ -131,7 +131,7 @@ function* lockGuard(at: Access, args: Args): Rows {
 
 function* setGuard(at: Access, args: Args): Rows {
   const key = arg(args, 1);
-  const row = { key, token: BigInt(arg(args, 2)), grant_id: arg(args, 3) };
+  const row = { key, token: BigInt(arg(args, 2)), grant_id: arg(args, 3), scope: "" };
   while (!(yield* at.insert("guards", key, row))) {
     if ((yield* at.lock("guards", key)) === undefined) continue;
     at.put("guards", key, row);

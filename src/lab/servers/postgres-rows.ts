@@ -68,6 +68,7 @@ export interface GuardRow {
   readonly key: string;
   readonly token: bigint;
   readonly grant_id: string;
+  readonly scope: string;
 }
 
 /** What a lock protects: each write adds a version. */

@@ -4,6 +4,7 @@
  */
 import { tablesOf } from "../../drivers/postgres/options.ts";
 import { statements } from "../../drivers/postgres/sql.ts";
+import { GUARD_TEXTS } from "./postgres-guard.ts";
 import { PLAIN } from "./postgres-plain.ts";
 
 /** A statement by its name: one of the driver's, or a word of the session itself. */
@@ -25,6 +26,17 @@ const CONSTANT = String.raw`(NULL::text|'[^']*'|convert_from\(decode\('[A-Za-z0-
 /** What a session says that is no statement of the lease table. */
 const WORDS: readonly Pattern[] = [
   { name: "rollback", text: /ROLLBACK/y, params: [] },
+  // What transactions of the guard begin with.
+  {
+    name: "guardBegin",
+    text: /BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = (\d+); SET LOCAL statement_timeout = \d+; SET LOCAL idle_in_transaction_session_timeout = (\d+)/y,
+    params: [1, 2],
+  },
+  {
+    name: "plainBegin",
+    text: /BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL client_min_messages = warning/y,
+    params: [],
+  },
   { name: "greeting", text: /SELECT concat\(pg_backend_pid\(\), '\|', ([\s\S]*)\)$/y, params: [1] },
   { name: "schema", text: /SELECT concat\(EXISTS \(SELECT 1 FROM pg_catalog[\s\S]*$/y, params: [] },
   { name: "format", text: /SELECT format::text FROM [\s\S]*$/y, params: [] },
@@ -53,16 +65,20 @@ function patternOf(name: string, text: string): Pattern {
 
 /** The name of a statement by its text, as the extended protocol sends it. @throws RangeError for one that is not known */
 export function nameOf(text: string): string {
-  const name = BY_TEXT.get(text);
+  const name = BY_TEXT.get(text) ?? (text.startsWith(TIMEOUTS) ? "timeouts" : undefined);
   if (name === undefined) throw new RangeError(`no model of the statement ${text}`);
   return name;
 }
+
+/** How the guard asks for the timeouts that a session begins with. */
+const TIMEOUTS = "SELECT (extract(epoch FROM current_setting('lock_timeout')";
 
 const BY_TEXT: ReadonlyMap<string, string> = new Map([
   ...Object.entries(PLAIN).map(([name, { text }]) => [text, name] as const),
   ...Object.entries(statements(tablesOf({}))).flatMap(([name, statement]) =>
     name === "tables" ? [] : [[(statement as { readonly text: string }).text, name] as const],
   ),
+  ...Object.entries(GUARD_TEXTS).map(([name, text]) => [text, name] as const),
   ["ROLLBACK", "rollback"],
 ]);
 
@@ -92,6 +108,7 @@ export function askedOf(text: string): readonly Asked[] {
 function valueOf(constant: string): string | null {
   if (constant.startsWith("NULL")) return null;
   if (constant.startsWith("'")) return constant.slice(1, -1);
+  if (!constant.startsWith("convert_from")) return constant;
   const [, base64 = ""] = /decode\('([^']*)'/.exec(constant) ?? [];
   return Buffer.from(base64, "base64").toString();
 }

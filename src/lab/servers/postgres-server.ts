@@ -8,6 +8,7 @@ import { type Pooler, poolerOf } from "./postgres-pooler.ts";
 import type { Asked } from "./postgres-script.ts";
 import { type Reply, Session } from "./postgres-session.ts";
 import { MODEL } from "./postgres-statements.ts";
+import { GUARD_MODEL } from "./postgres-guard.ts";
 import { PLAIN_MODEL } from "./postgres-plain.ts";
 import type { Model } from "./postgres-values.ts";
 
@@ -28,7 +29,7 @@ export interface Front {
   forsake(): void;
 }
 
-const ALL: Readonly<Record<string, Model>> = { ...MODEL, ...PLAIN_MODEL };
+const ALL: Readonly<Record<string, Model>> = { ...MODEL, ...PLAIN_MODEL, ...GUARD_MODEL };
 
 /** A PostgreSQL in a process of its own: the engine, its sessions over connections, its log on a disk, and its standby. */
 export class PostgresServer {

@@ -109,12 +109,14 @@ export class Session {
       throw new ServerComplaint("25P02", "current transaction is aborted");
     switch (name) {
       case "begin":
-        return this.#begin(Number(args[0]));
+        new Access(this.#engine, this.#begin(Number(args[0]), 2000)).raiseSync();
+        return [inUnits(Number(args[0]))];
       case "plainBegin":
       case "oldBegin":
-        this.#block ??= this.#transaction();
-        this.#implicit = null;
-        this.#block.repeatable = name === "oldBegin";
+        this.#begin().repeatable = name === "oldBegin";
+        return [];
+      case "guardBegin":
+        this.#begin(Number(args[0]), Number(args[1]));
         return [];
       case "commit":
         this.#close(this.#failed ? "rollback" : "commit");
@@ -143,14 +145,13 @@ export class Session {
     return this.#implicit;
   }
 
-  #begin(lockTimeoutMs: number): readonly string[] {
+  #begin(lockTimeoutMs = 0, idleTimeoutMs = 0): Transaction {
     // What the message did before it is part of the block.
-    this.#block ??= this.#transaction();
+    const block = this.#transaction();
+    this.#block = block;
     this.#implicit = null;
-    this.#block.lockTimeoutMs = lockTimeoutMs;
-    this.#block.idleTimeoutMs = 2000;
-    new Access(this.#engine, this.#block).raiseSync();
-    return [inUnits(lockTimeoutMs)];
+    Object.assign(block, { lockTimeoutMs, idleTimeoutMs });
+    return block;
   }
 
   #close(how: "commit" | "rollback"): void {
