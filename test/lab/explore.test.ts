@@ -23,11 +23,15 @@ it.each([coreSubject(), fileSubject()].map((subject) => [subject.name, subject] 
   },
 );
 
-// A schedule over five servers takes ten times as long.
-it("no schedule breaks the production core and Redlock driver, and each repeats itself", async () => {
-  const subject = SUBJECTS.find(({ name }) => name === "redlock");
+// A schedule over five servers, or over sessions with one, takes ten times as long.
+it.each([
+  ["redlock", size(3, 5000)],
+  ["postgres", size(5, 10_000)],
+] as const)("no schedule breaks the production core and driver (%s), and each repeats itself", {
+  timeout: SOAK ? 8 * 3_600_000 : 30_000,
+}, async (name, runs) => {
+  const subject = SUBJECTS.find((each) => each.name === name);
   if (subject === undefined) throw new Error("no such subject");
-  const runs = size(3, 5000);
   const outcome = await search(subject, { seed: 1, runs, twice: true });
   const { found } = outcome;
   expect(found === null ? "" : encodeCase({ ...found.case, picks: null })).toBe("");
@@ -39,7 +43,7 @@ it("a seed gives the same history twice, and with eight times as many turns betw
   const { FILE_TOLERATED, swarmOf } = await import("../../src/lab/explore/swarm.ts");
   let sections = 0;
   for (let seed = 1; seed <= size(4, 60); seed += 1)
-    for (const store of ["memory", "sqlite"] as const) {
+    for (const store of ["memory", "sqlite", "postgres"] as const) {
       const swarm = swarmOf(seed, store === "sqlite" ? FILE_TOLERATED : undefined);
       const once = await runCore({ seed, swarm, store });
       const again = await runCore({ seed, swarm, store });
@@ -114,6 +118,7 @@ it("subjects that are there to be broken say so", () => {
     "core",
     "sqlite",
     "redlock",
+    "postgres",
   ]);
 });
 

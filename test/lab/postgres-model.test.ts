@@ -1,8 +1,13 @@
 import { type Client, Pool } from "pg";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import type { Backend } from "../../src/core/driver.ts";
+import type { Statement } from "../../src/drivers/postgres/client.ts";
 import { postgresDriverOn } from "../../src/drivers/postgres/driver.ts";
+import { postgresGuardSchema } from "../../src/guards/postgres/index.ts";
+import { statementsFor } from "../../src/guards/postgres/sql.ts";
 import { Access, type Waiting } from "../../src/lab/servers/postgres-access.ts";
+import { GUARD_MODEL } from "../../src/lab/servers/postgres-guard.ts";
+import { PLAIN, PLAIN_MODEL } from "../../src/lab/servers/postgres-plain.ts";
 import type { Rows, TableName } from "../../src/lab/servers/postgres-rows.ts";
 import { MODEL } from "../../src/lab/servers/postgres-statements.ts";
 import type { Args, Model } from "../../src/lab/servers/postgres-values.ts";
@@ -34,7 +39,7 @@ describePostgres("the model of PostgreSQL", () => {
   });
 
   /** The production driver in two processes, on a server and the model of one: every message goes to both. */
-  async function play(twin: Twin, seed: number): Promise<void> {
+  async function play(twin: Twin, seed: number, count = CALLS): Promise<void> {
     const { clock } = twin;
     const backends: Backend[] = [];
     for (let n = 0; n < PROCESSES; n += 1) {
@@ -42,7 +47,7 @@ describePostgres("the model of PostgreSQL", () => {
       backends.push(await driver.open(context(clock, `p${n}`)));
     }
     try {
-      for (const [n, call] of callsOf(seed, CALLS).entries()) {
+      for (const [n, call] of callsOf(seed, count).entries()) {
         if (call.do === "pass") await twin.pass(call.ms);
         else await perform(call, backends, clock).catch(() => undefined);
         await twin.quiet();
@@ -86,6 +91,44 @@ describePostgres("the model of PostgreSQL", () => {
     expect(Object.keys(MODEL).filter((name) => !seen.has(name))).toEqual([]);
   });
 
+  it("has after a crash what PostgreSQL has: every row that was committed, and a sequence that skipped numbers", async () => {
+    const mortal = await PostgresServer.start();
+    const its = mortal.pool({ max: 1 });
+    try {
+      await prepareTwins(mortal);
+      const twin = await Twin.open(its, new FakeClock());
+      await play(twin, 7, 60);
+      await mortal.kill();
+      await mortal.restart();
+      twin.engine.recover("synced");
+      await twin.compareTables();
+      expect(twin.engine.lastValue).toBeGreaterThan(30n);
+    } finally {
+      await its.end();
+      await mortal.stop();
+    }
+  });
+
+  it("answers what people write by hand, and the guard, as PostgreSQL does", async () => {
+    await pool.query(`${PLAIN_SCHEMA}; ${postgresGuardSchema()}`);
+    const twin = await Twin.open(pool, new FakeClock(), HAND_WRITTEN);
+    const [a, b] = [await twin.dialBoth(), await twin.dialBoth()];
+    for (const [who, statement, ...args] of BY_HAND) {
+      const session = who === "a" ? a : b;
+      await (await session.start([{ statement, args }], true)).end();
+      await twin.pass(1);
+    }
+    // The lock ends with its session.
+    a.destroy();
+    await vi.waitFor(async () => {
+      const { rows } = await pool.query("SELECT 1 FROM pg_locks WHERE locktype = 'advisory'");
+      expect(rows).toEqual([]);
+    });
+    await (await b.start([{ statement: PLAIN.tryAdvisory, args: ["42"] }], true)).end();
+    b.destroy();
+    expect(Object.keys(HAND_WRITTEN).filter((name) => !twin.seen.has(name))).toEqual(["timeouts"]);
+  });
+
   it.each(Object.entries(WRONG))("a wrong model is rejected: %s", { timeout: 60_000 }, async (_what, wrong) => {
     const rejected = async (): Promise<void> => {
       for (let seed = 1; seed <= 6; seed += 1) await interleaved(seed, { ...MODEL, ...wrong });
@@ -93,6 +136,83 @@ describePostgres("the model of PostgreSQL", () => {
     await expect(rejected()).rejects.toThrow(/model: /);
   });
 });
+
+/** The tables of what people write by hand. */
+const PLAIN_SCHEMA = /* sql */ `
+CREATE TABLE lab_leases (key text PRIMARY KEY, owner text NOT NULL, token bigint NOT NULL, expires timestamptz NOT NULL);
+CREATE TABLE lab_guards (key text PRIMARY KEY, token bigint NOT NULL, grant_id text NOT NULL);
+CREATE TABLE lab_versions (key text NOT NULL, ver bigint NOT NULL, PRIMARY KEY (key, ver));
+CREATE SEQUENCE lab_tokens`;
+
+const HAND_WRITTEN: Statements = { ...PLAIN_MODEL, ...GUARD_MODEL };
+const ROLLBACK = { name: "rollback", text: "ROLLBACK" };
+const COMMIT = { name: "commit", text: "COMMIT" };
+const G = statementsFor("ringfence_guard");
+
+/** A statement of the guard. */
+function guard(text: string): Statement {
+  return { name: "guard", text };
+}
+
+type Turn = readonly [who: "a" | "b", statement: Statement, ...args: string[]];
+
+/** Two sessions in turn. Its `now()` is the real one on the server: only what does not depend on how long this takes. */
+const BY_HAND: readonly Turn[] = [
+  ["a", PLAIN.pid],
+  ["a", PLAIN.drawToken],
+  ["a", PLAIN.takeLease, "L", "a", "3600000"],
+  ["b", PLAIN.takeLease, "L", "b", "3600000"],
+  ["b", PLAIN.endLease, "L", "b"],
+  ["a", PLAIN.endLease, "L", "a"],
+  ["b", PLAIN.takeLease, "L", "b", "-1"],
+  // By the clock it is over, by the beginning of this transaction it is not.
+  ["a", PLAIN.plainBegin],
+  ["a", PLAIN.readVersion, "R"],
+  ["b", PLAIN.takeLease, "L", "b", "0"],
+  ["a", PLAIN.takeLease, "L", "a", "1000"],
+  ["a", ROLLBACK],
+  // A session's lock is counted, and is another's business for everybody else.
+  ["a", PLAIN.tryAdvisory, "42"],
+  ["a", PLAIN.tryAdvisory, "42"],
+  ["b", PLAIN.tryAdvisory, "42"],
+  ["b", PLAIN.unlockAdvisory, "42"],
+  ["a", PLAIN.unlockAdvisory, "42"],
+  ["b", PLAIN.tryAdvisory, "42"],
+  // An older snapshot reads what was overwritten, and may lock what was not changed.
+  ["a", PLAIN.setGuard, "R", "33", "g33"],
+  ["b", PLAIN.oldBegin],
+  ["b", PLAIN.readVersion, "R"],
+  ["a", PLAIN.addVersion, "R", "1"],
+  ["a", PLAIN.readVersion, "R"],
+  ["b", PLAIN.lockGuard, "R"],
+  ["b", PLAIN.readVersion, "R"],
+  ["b", COMMIT],
+  // What was changed it may not.
+  ["b", PLAIN.oldBegin],
+  ["b", PLAIN.readGuard, "R"],
+  ["a", PLAIN.setGuard, "R", "34", "g34"],
+  ["b", PLAIN.readGuard, "R"],
+  ["b", PLAIN.lockGuard, "R"],
+  ["b", PLAIN.readGuard, "R"],
+  ["b", ROLLBACK],
+  // The guard: a claim by the pair, and a check that an older snapshot does not survive.
+  ["a", guard(G.format)],
+  ["a", guard(G.floor), "scope"],
+  ["a", guard(G.claim), "r", "33", "g33", "scope"],
+  ["a", guard(G.insert), "r", "33", "g33", "scope"],
+  ["b", guard(G.insert), "r", "34", "g34", "scope"],
+  ["b", guard(G.claim), "r", "33", "other", "scope"],
+  ["b", guard(G.claim), "r", "34", "g34", "another scope"],
+  ["b", guard(G.claim), "r", "34", "g34", "scope"],
+  ["a", guard(G.entry), "r"],
+  ["a", guard(G.claim), "r", "33", "g33", "scope"],
+  ["b", PLAIN.oldBegin],
+  ["b", guard(G.entry), "r"],
+  ["a", guard(G.verify), "r", "33", "g33", "scope", "60000"],
+  ["a", guard(G.verify), "r", "34", "g34", "scope", "60000"],
+  ["b", guard(G.lock), "r"],
+  ["b", ROLLBACK],
+];
 
 /** A session that hears notifications. */
 class Ear {

@@ -38,8 +38,11 @@ export class Access {
 
   /** What it sees of a table. */
   where<N extends TableName>(table: N, is: (row: Rows[N]) => boolean): (readonly [string, Rows[N]])[] {
-    const found = new Map<string, Rows[N]>(this.engine.versions.all(table, this.#snapshot));
-    for (const { table: of, id, row } of this.tx.writes.values()) {
+    const { writes } = this.tx;
+    const all = this.engine.versions.all(table, this.#snapshot);
+    if (writes.size === 0) return [...all].filter(([, row]) => is(row));
+    const found = new Map<string, Rows[N]>(all);
+    for (const { table: of, id, row } of writes.values()) {
       if (of !== table) continue;
       if (row === undefined) found.delete(id);
       else found.set(id, row as Rows[N]);

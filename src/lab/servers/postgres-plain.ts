@@ -8,13 +8,6 @@ function statement(name: string, text: string): Statement {
   return { name: `lab_${name}`, text };
 }
 
-/** The tables of these statements. */
-export const PLAIN_SCHEMA = /* sql */ `
-CREATE TABLE lab_leases (key text PRIMARY KEY, owner text NOT NULL, token bigint NOT NULL, expires timestamptz NOT NULL);
-CREATE TABLE lab_guards (key text PRIMARY KEY, token bigint NOT NULL, grant_id text NOT NULL);
-CREATE TABLE lab_versions (key text NOT NULL, ver bigint NOT NULL, PRIMARY KEY (key, ver));
-CREATE SEQUENCE lab_tokens`;
-
 /** By name. Parameters are text, as everywhere here. */
 export const PLAIN: Readonly<Record<PlainName, Statement>> = {
   // args: key, owner, ttl. The lease of many an article: `now()` is when the transaction began.

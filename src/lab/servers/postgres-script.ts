@@ -82,27 +82,37 @@ const BY_TEXT: ReadonlyMap<string, string> = new Map([
   ["ROLLBACK", "rollback"],
 ]);
 
+const ALL: readonly Pattern[] = [...PATTERNS, ...WORDS];
+
 /** The statements of one message, in order. @throws RangeError for one that is not known */
 export function askedOf(text: string): readonly Asked[] {
   const asked: Asked[] = [];
-  let at = 0;
-  while (at < text.length) {
-    const found = [...PATTERNS, ...WORDS].find((pattern) => {
-      pattern.text.lastIndex = at;
-      return pattern.text.test(text) && /^(;\n|$)/.test(text.slice(pattern.text.lastIndex));
-    });
-    if (found === undefined)
+  for (let at = 0; at < text.length; ) {
+    const found = matchAt(text, at);
+    if (found === null)
       throw new RangeError(`no model of the statement ${text.slice(at, at + 200)}`);
-    found.text.lastIndex = at;
-    const captured = found.text.exec(text) ?? [];
-    const args: (string | null)[] = [];
-    found.params.forEach((param, i) => {
-      args[param - 1] = found.name === "greeting" ? (captured[i + 1] ?? "") : valueOf(captured[i + 1] ?? "");
-    });
-    asked.push({ name: found.name, args });
-    at = found.text.lastIndex + 2;
+    asked.push(found.asked);
+    at = found.end + 2;
   }
   return asked;
+}
+
+/** The statement that begins here, and goes on to the next or to the end. */
+function matchAt(text: string, at: number): { readonly asked: Asked; readonly end: number } | null {
+  for (const { name, text: pattern, params } of ALL) {
+    pattern.lastIndex = at;
+    const captured = pattern.exec(text);
+    if (captured === null) continue;
+    const end = at + captured[0].length;
+    if (end < text.length && !text.startsWith(";\n", end)) continue;
+    const args: (string | null)[] = [];
+    params.forEach((param, i) => {
+      const value = captured[i + 1] ?? "";
+      args[param - 1] = name === "greeting" ? value : valueOf(value);
+    });
+    return { asked: { name, args }, end };
+  }
+  return null;
 }
 
 function valueOf(constant: string): string | null {
