@@ -45,6 +45,7 @@ export function pgSession(client: PgClient): Session {
 
 export function pgDatabase(pool: PgPool): Database {
   return {
+    preparesCommit: false,
     async transaction<T>(work: Work<T>): Promise<T> {
       const client = await pool.connect().catch((error: unknown) => {
         throw work.failed("begin", error);
