@@ -27,16 +27,20 @@ it.each([coreSubject(), fileSubject()].map((subject) => [subject.name, subject] 
 it.each([
   ["redlock", size(3, 5000)],
   ["postgres", size(5, 10_000)],
-] as const)("no schedule breaks the production core and driver (%s), and each repeats itself", {
-  timeout: SOAK ? 8 * 3_600_000 : 30_000,
-}, async (name, runs) => {
-  const subject = SUBJECTS.find((each) => each.name === name);
-  if (subject === undefined) throw new Error("no such subject");
-  const outcome = await search(subject, { seed: 1, runs, twice: true });
-  const { found } = outcome;
-  expect(found === null ? "" : encodeCase({ ...found.case, picks: null })).toBe("");
-  expect(outcome.runs).toBe(runs);
-});
+] as const)(
+  "no schedule breaks the production core and driver (%s), and each repeats itself",
+  {
+    timeout: SOAK ? 8 * 3_600_000 : 30_000,
+  },
+  async (name, runs) => {
+    const subject = SUBJECTS.find((each) => each.name === name);
+    if (subject === undefined) throw new Error("no such subject");
+    const outcome = await search(subject, { seed: 1, runs, twice: true });
+    const { found } = outcome;
+    expect(found === null ? "" : encodeCase({ ...found.case, picks: null })).toBe("");
+    expect(outcome.runs).toBe(runs);
+  },
+);
 
 it("a seed gives the same history twice, and with eight times as many turns between events", async () => {
   const { runCore } = await import("../../src/lab/explore/core-run.ts");

@@ -129,12 +129,16 @@ describePostgres("the model of PostgreSQL", () => {
     expect(Object.keys(HAND_WRITTEN).filter((name) => !twin.seen.has(name))).toEqual(["timeouts"]);
   });
 
-  it.each(Object.entries(WRONG))("a wrong model is rejected: %s", { timeout: 60_000 }, async (_what, wrong) => {
-    const rejected = async (): Promise<void> => {
-      for (let seed = 1; seed <= 6; seed += 1) await interleaved(seed, { ...MODEL, ...wrong });
-    };
-    await expect(rejected()).rejects.toThrow(/model: /);
-  });
+  it.each(Object.entries(WRONG))(
+    "a wrong model is rejected: %s",
+    { timeout: 60_000 },
+    async (_what, wrong) => {
+      const rejected = async (): Promise<void> => {
+        for (let seed = 1; seed <= 6; seed += 1) await interleaved(seed, { ...MODEL, ...wrong });
+      };
+      await expect(rejected()).rejects.toThrow(/model: /);
+    },
+  );
 });
 
 /** The tables of what people write by hand. */

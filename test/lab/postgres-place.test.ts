@@ -208,55 +208,56 @@ it("with synchronous_commit off a crash takes what was just committed, but no gr
 });
 
 /** Drivers, or servers, that are wrong in one thing, and the seed from which on the exploration notices it. */
-const WRONG: Readonly<Record<string, readonly [seed: number, statements: Record<string, Model>]>> = {
-  "a step does not lock the row": [
-    1,
-    {
-      *lockRow(at, args) {
-        return at.get("locks", args[0] ?? "") === undefined ? [] : ["1"];
+const WRONG: Readonly<Record<string, readonly [seed: number, statements: Record<string, Model>]>> =
+  {
+    "a step does not lock the row": [
+      1,
+      {
+        *lockRow(at, args) {
+          return at.get("locks", args[0] ?? "") === undefined ? [] : ["1"];
+        },
       },
-    },
-  ],
-  "a grant does not look whether the lease is over": [
-    1,
-    {
-      *grantIdle(at, args) {
-        const lock = at.get("locks", args[0] ?? "");
-        if (lock !== undefined && !at.engine.heldByOther(at.tx, `locks ${lock.key}`))
-          at.put("locks", lock.key, { ...lock, state: 0 });
-        return yield* MODEL["grantIdle"]!(at.again(), args);
+    ],
+    "a grant does not look whether the lease is over": [
+      1,
+      {
+        *grantIdle(at, args) {
+          const lock = at.get("locks", args[0] ?? "");
+          if (lock !== undefined && !at.engine.heldByOther(at.tx, `locks ${lock.key}`))
+            at.put("locks", lock.key, { ...lock, state: 0 });
+          return yield* MODEL["grantIdle"]!(at.again(), args);
+        },
       },
-    },
-  ],
-  "a grant is told before it is on disk": [
-    40,
-    {
-      *grantIdle(at, args) {
-        const rows = yield* MODEL["grantIdle"]!(at, args);
-        at.tx.sync = "off";
-        return rows;
+    ],
+    "a grant is told before it is on disk": [
+      40,
+      {
+        *grantIdle(at, args) {
+          const rows = yield* MODEL["grantIdle"]!(at, args);
+          at.tx.sync = "off";
+          return rows;
+        },
       },
-    },
-  ],
-  "a renewal does not ask whose lease it is": [
-    1,
-    {
-      *renewSole(_at, args) {
-        const list = JSON.parse(args[0] ?? "[]") as string[][];
-        return list.map((_, i) => `${i + 1}|on`);
+    ],
+    "a renewal does not ask whose lease it is": [
+      1,
+      {
+        *renewSole(_at, args) {
+          const list = JSON.parse(args[0] ?? "[]") as string[][];
+          return list.map((_, i) => `${i + 1}|on`);
+        },
       },
-    },
-  ],
-  "a release frees whoever has the name": [
-    32,
-    {
-      *releaseSole(at, args) {
-        const holder = at.get("locks", args[0] ?? "")?.grant_id ?? null;
-        return yield* MODEL["releaseSole"]!(at, [args[0] ?? "", holder]);
+    ],
+    "a release frees whoever has the name": [
+      32,
+      {
+        *releaseSole(at, args) {
+          const holder = at.get("locks", args[0] ?? "")?.grant_id ?? null;
+          return yield* MODEL["releaseSole"]!(at, [args[0] ?? "", holder]);
+        },
       },
-    },
-  ],
-};
+    ],
+  };
 
 it.each(Object.entries(WRONG))(
   "the exploration notices what is wrong: %s",

@@ -11,7 +11,7 @@ const GRANTS = ["g1", "g2", "g3", "g'4 é"] as const;
 export const CHANNEL = "told";
 
 /** Draws messages such as the driver sends, and others that it would not. */
-export class Draw {
+class Draw {
   readonly random: FakeRandom;
 
   constructor(seed: number) {

@@ -72,7 +72,11 @@ export function postgresSubject(postgres?: PostgresOptions): Subject {
       "the production core and PostgreSQL driver over sessions, under every fault that they tolerate",
     ours: true,
     async run(seed, choices) {
-      const history = new History({ scenario: "postgres", seed: String(seed), backend: "postgres" });
+      const history = new History({
+        scenario: "postgres",
+        seed: String(seed),
+        backend: "postgres",
+      });
       const { ttlMs, ...swarm } = swarmOf(seed);
       return await judged(history, {
         seed,

@@ -1,19 +1,20 @@
 import type { PlainHabits } from "../clients/plain-client.ts";
 import type { PostgresOptions } from "../servers/postgres-server.ts";
-import type { Play } from "./play.ts";
 import { Ledger } from "../workloads/ledger.ts";
+import type { Play } from "./play.ts";
 import type { Arm, ArmName, Scenario } from "./scenario.ts";
 import type { Stage } from "./stage.ts";
 
 /** A lock by hand in a PostgreSQL, the same with a token and a check on write, and the lease table. */
-function arms(
-  habits: PlainHabits,
-  server: PostgresOptions = {},
-): Readonly<Record<ArmName, Arm>> {
+function arms(habits: PlainHabits, server: PostgresOptions = {}): Readonly<Record<ArmName, Arm>> {
   const byHand = { kind: "postgres", server } as const;
   return {
     naive: { lock: { ...byHand, habits }, guard: "none", holds: false },
-    fence: { lock: { ...byHand, habits: { ...habits, token: true } }, guard: "fence", holds: false },
+    fence: {
+      lock: { ...byHand, habits: { ...habits, token: true } },
+      guard: "fence",
+      holds: false,
+    },
     ringfence: { lock: { kind: "postgres", server }, guard: "claim", holds: true },
   };
 }
@@ -34,7 +35,8 @@ export const DATABASES: readonly Scenario[] = [
   {
     id: "S28",
     name: "advisory-through-pooler",
-    title: "locks of a session through a pooler in transaction mode: the next client is given the same session",
+    title:
+      "locks of a session through a pooler in transaction mode: the next client is given the same session",
     property: "P1",
     arms: arms({ how: "advisory" }, { pooler: 2 }),
     withinMs: 20_000,
@@ -43,7 +45,8 @@ export const DATABASES: readonly Scenario[] = [
   {
     id: "S51",
     name: "pooler-with-stable-pid",
-    title: "five statements on one backend pid are taken for a session of one's own, behind a pooler",
+    title:
+      "five statements on one backend pid are taken for a session of one's own, behind a pooler",
     property: "P1",
     arms: arms({ how: "advisory", checksPid: true }, { pooler: 2 }),
     withinMs: 20_000,
@@ -52,7 +55,8 @@ export const DATABASES: readonly Scenario[] = [
   {
     id: "S29",
     name: "session-of-a-lost-host",
-    title: "the host of a holder is gone without a word: its session, and its lock, stay at the server",
+    title:
+      "the host of a holder is gone without a word: its session, and its lock, stay at the server",
     property: "P8",
     arms: arms({ how: "advisory" }),
     withinMs: 60_000,
@@ -66,7 +70,8 @@ export const DATABASES: readonly Scenario[] = [
   {
     id: "S30",
     name: "lease-by-now",
-    title: "a lease by `now()`, taken in a transaction that has been open for longer than its ttl, is over when it begins",
+    title:
+      "a lease by `now()`, taken in a transaction that has been open for longer than its ttl, is over when it begins",
     property: "P1",
     arms: arms({ how: "lease", ages: { A: 4000 } }),
     withinMs: 20_000,
@@ -75,7 +80,8 @@ export const DATABASES: readonly Scenario[] = [
   {
     id: "S31",
     name: "token-not-on-disk",
-    title: "with `synchronous_commit` off the server dies before a grant is on disk, and gives its token again",
+    title:
+      "with `synchronous_commit` off the server dies before a grant is on disk, and gives its token again",
     property: "P5",
     arms: arms({ how: "lease", token: true }, { synchronousCommit: "off" }),
     withinMs: 20_000,
@@ -88,7 +94,8 @@ export const DATABASES: readonly Scenario[] = [
   {
     id: "S32",
     name: "guard-row-not-locked",
-    title: "a transaction looks at the guard's row without locking it, stands still, and writes after a newer one",
+    title:
+      "a transaction looks at the guard's row without locking it, stands still, and writes after a newer one",
     property: "P3",
     arms: arms(COUNTED),
     withinMs: 20_000,
@@ -99,7 +106,8 @@ export const DATABASES: readonly Scenario[] = [
   {
     id: "S42",
     name: "older-snapshot",
-    title: "a holder's transaction has an older snapshot: under the guard's row it reads what was overwritten",
+    title:
+      "a holder's transaction has an older snapshot: under the guard's row it reads what was overwritten",
     property: "P4",
     arms: arms(COUNTED),
     withinMs: 30_000,
@@ -110,7 +118,8 @@ export const DATABASES: readonly Scenario[] = [
   {
     id: "S52",
     name: "paused-in-transaction",
-    title: "a holder is paused inside its guarded transaction, and keeps its successor out for as long",
+    title:
+      "a holder is paused inside its guarded transaction, and keeps its successor out for as long",
     property: "P8",
     arms: arms(COUNTED),
     withinMs: 20_000,

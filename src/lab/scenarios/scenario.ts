@@ -29,6 +29,8 @@ type LockSpec =
       readonly kind: "postgres";
       readonly habits?: PlainHabits;
       readonly server?: PostgresOptions;
+      /** Whether a standby receives what it logs. */
+      readonly standby?: boolean;
     }
   /** The production core over the production memory driver. `tamper`: a planted fault. */
   | { readonly kind: "core"; readonly tamper?: Tamper };

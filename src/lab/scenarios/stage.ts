@@ -3,7 +3,7 @@ import { CoreClient } from "../clients/core-client.ts";
 import { NaiveClient } from "../clients/naive-client.ts";
 import { PlainClient } from "../clients/plain-client.ts";
 import { RedlockClient } from "../clients/redlock-client.ts";
-import { simDialer } from "../servers/postgres-connection.ts";
+import { callOf, simDialer } from "../servers/postgres-connection.ts";
 import { PostgresPlace } from "../servers/postgres-place.ts";
 import { RedisServer } from "../servers/redis.ts";
 import { RedlockPlace } from "../servers/redlock-server.ts";
@@ -52,7 +52,11 @@ export class Stage implements Play {
         lock.tamper === undefined ? {} : { tamper: lock.tamper },
       );
     else if (lock.kind === "postgres")
-      this.postgres = new PostgresPlace(world, "S", lock.server ?? {});
+      this.postgres = new PostgresPlace(
+        world,
+        "S",
+        ...[lock.server ?? {}, ...(lock.standby === true ? [{}] : [])],
+      );
     else if (lock.kind === "quorum")
       this.quorum = new RedlockPlace(world, lock.nodes ?? 5, lock.quorum);
     else {
@@ -76,7 +80,7 @@ export class Stage implements Play {
   /** Names of the lock's servers. */
   get servers(): readonly string[] {
     if (this.table !== null) return [this.table.name];
-    if (this.postgres !== null) return [this.postgres.name];
+    if (this.postgres !== null) return this.postgres.servers.map(({ name }) => name);
     return [...this.redis, ...(this.quorum?.servers ?? [])].map(({ name }) => name);
   }
 
@@ -249,10 +253,16 @@ export class Stage implements Play {
     const link = this.world.net.link(from, to);
     let catches: () => void = () => undefined;
     const caught = new Promise<void>((resolve) => (catches = resolve));
+    const kept = new Set<() => void>();
     link.hold = (message) => {
-      const held = typeof match === "string" ? message.label === match : match(message);
-      if (held) catches();
-      return held;
+      // A copy that a connection sends again goes the way of the first.
+      if (kept.has(message.deliver)) return true;
+      const seen = this.#seen(message);
+      const held = typeof match === "string" ? seen.label === match : match(seen);
+      if (!held) return false;
+      kept.add(message.deliver);
+      catches();
+      return true;
     };
     this.world.probe.world("fault.net", { err: `${from} → ${to}: held back` });
     const release = (): void => {
@@ -265,11 +275,19 @@ export class Stage implements Play {
     const link = this.world.net.link(from, to);
     let left = count;
     this.world.probe.world("fault.net", { err: `${from} → ${to}: ${count} lost` });
+    const lost = new Set<() => void>();
     link.dropIf = (message) => {
-      if (left === 0 || !match(message)) return false;
+      if (lost.has(message.deliver)) return true;
+      if (left === 0 || !match(this.#seen(message))) return false;
       left -= 1;
+      lost.add(message.deliver);
       return true;
     };
+  }
+
+  /** A message by the driver's call that it is of. */
+  #seen(message: PlayMessage): PlayMessage {
+    return this.postgres === null ? message : { label: callOf(message.label) };
   }
 
   kill(name: string): void {
@@ -296,6 +314,10 @@ export class Stage implements Play {
   async failOver(): Promise<void> {
     if (this.table !== null) {
       this.table.restart("lost");
+      return Promise.resolve();
+    }
+    if (this.postgres !== null) {
+      this.postgres.failOver();
       return Promise.resolve();
     }
     const primary = this.redis.shift();

@@ -37,7 +37,10 @@ export class Access {
   }
 
   /** What it sees of a table. */
-  where<N extends TableName>(table: N, is: (row: Rows[N]) => boolean): (readonly [string, Rows[N]])[] {
+  where<N extends TableName>(
+    table: N,
+    is: (row: Rows[N]) => boolean,
+  ): (readonly [string, Rows[N]])[] {
     const { writes } = this.tx;
     const all = this.engine.versions.all(table, this.#snapshot);
     if (writes.size === 0) return [...all].filter(([, row]) => is(row));

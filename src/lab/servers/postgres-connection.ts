@@ -204,3 +204,17 @@ class Connected implements Wire {
     this.#onEnd(cause);
   }
 }
+
+/** Which call of the lock service a message of a session is part of; its own words where it is none. */
+export function callOf(label: string): string {
+  const [, said = "", reply = ""] = /^(.*?)( reply)?$/.exec(label) ?? [];
+  const call = CALLS.find(([pattern]) => pattern.test(said))?.[1] ?? said;
+  return `${call}${reply}`;
+}
+
+const CALLS: readonly (readonly [RegExp, string])[] = [
+  [/^(grantIdle|refresh)$|\blook$/, "attempt"],
+  [/^releaseSoles?$/, "release"],
+  [/^(renew\w+|whyGone)$/, "renew"],
+  [/^notification$/, "wake"],
+];

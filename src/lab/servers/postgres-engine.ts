@@ -60,9 +60,6 @@ export interface Wait {
   wake: () => void;
 }
 
-/** A statement under way: it yields where it has to wait, and returns the first column of each row. */
-export type Running = Generator<Wait, readonly string[]>;
-
 /** A record of the log: changes of a commit, or how far the sequence may be used without another record. */
 export type LogRecord = { readonly changes: readonly Change[] } | { readonly sequence: bigint };
 
@@ -71,9 +68,10 @@ const SEQUENCE_AHEAD = 32n;
 /** How often the log is flushed when no commit asks for it, in milliseconds. */
 const WAL_WRITER_MS = 200;
 
+/** One server's memory and log, without its sessions. */
 export class Engine {
   versions: Versions = new Versions();
-  readonly log: Disk<LogRecord> = new Disk();
+  readonly log: Disk<LogRecord>;
   readonly advisory: AdvisoryLocks = new AdvisoryLocks();
   readonly host: EngineHost;
   readonly settings: EngineSettings;
@@ -95,6 +93,7 @@ export class Engine {
 
   constructor(host: EngineHost, settings: EngineSettings = {}) {
     this.host = host;
+    this.log = new Disk();
     this.settings = settings;
   }
 

@@ -1,5 +1,6 @@
 /** What the driver's statements that only read show. */
 import type { Access, Waiting } from "./postgres-access.ts";
+import { ServerComplaint } from "./postgres-engine.ts";
 import type { ShareRow, WaiterRow } from "./postgres-rows.ts";
 import { type Args, arg, type Model, us } from "./postgres-values.ts";
 
@@ -8,7 +9,13 @@ const IN_SIGHT = 64;
 
 /** Milliseconds between two moments, by the server's own arithmetic: seconds as a float, times a thousand. */
 function rest(moment: number, now: number): number {
+  if (!Number.isFinite(moment)) throw new ServerComplaint("22008", "timestamp out of range");
   return ((moment - now) / 1e6) * 1000;
+}
+
+/** Milliseconds since 1970; JSON has no infinity but as text. */
+function epoch(moment: number): number | string {
+  return Number.isFinite(moment) ? rest(moment, 0) : String(moment);
 }
 
 function endOf(row: { readonly expires: number; readonly delay_ms: number }): number {
@@ -154,7 +161,7 @@ function* inspect(at: Access, args: Args): Waiting<readonly string[]> {
               last: String(lock.first + BigInt(lock.count) - 1n),
               rest: rest(lock.expires, now),
               end: rest(endOf(lock), now),
-              since: rest(lock.since, 0),
+              since: epoch(lock.since),
             },
       permits: found?.permits ?? null,
       shares: shares.map((row) => ({
@@ -163,7 +170,7 @@ function* inspect(at: Access, args: Args): Waiting<readonly string[]> {
         holder: row.holder,
         first: text(row.first),
         rest: rest(row.expires, now),
-        since: rest(row.since, 0),
+        since: epoch(row.since),
       })),
       quiet: most(all.map((row) => rest(endOf(row), now))),
       waiters: waiters.map(({ grant_id: grant, holder, mode }) => ({ grant, holder, mode })),

@@ -103,7 +103,10 @@ export class PostgresPlace implements LockPlace {
       this.#trace.revoked({ name, grantId: holds }, { kind: "released" });
   }
 
-  #askOf(table: TableName, row: LockRow | ShareRow): Pick<Ask, "permits" | "holder" | "tokens" | "join"> {
+  #askOf(
+    table: TableName,
+    row: LockRow | ShareRow,
+  ): Pick<Ask, "permits" | "holder" | "tokens" | "join"> {
     const lock = this.primary.engine.versions.get("locks", row.key);
     const permits = table === "locks" ? 1 : (lock?.permits ?? 1);
     return { permits, holder: row.holder ?? "", tokens: countOf(row), join: "no" };

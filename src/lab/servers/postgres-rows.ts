@@ -48,7 +48,7 @@ export interface WaiterRow {
   readonly missed: boolean;
 }
 
-export interface TombRow {
+interface TombRow {
   readonly key: string;
   readonly grant_id: string;
   readonly kind: string;
@@ -56,7 +56,7 @@ export interface TombRow {
 }
 
 /** A lease as people keep one in a table of their own. */
-export interface PlainLease {
+interface PlainLease {
   readonly key: string;
   readonly owner: string;
   readonly token: bigint;
@@ -72,7 +72,7 @@ export interface GuardRow {
 }
 
 /** What a lock protects: each write adds a version. */
-export interface VersionRow {
+interface VersionRow {
   readonly key: string;
   readonly ver: number;
 }
@@ -110,7 +110,7 @@ export function idOf(key: string, second: string | number): string {
 
 /** Committed versions of rows, by the number of the commit: who looked before it goes on seeing what was there. */
 export class Versions {
-  readonly #tables: { readonly [N in TableName]: Map<string, Version> } = {
+  readonly #tables: Readonly<Record<TableName, Map<string, Version>>> = {
     locks: new Map(),
     shares: new Map(),
     waiters: new Map(),
@@ -123,7 +123,7 @@ export class Versions {
   commit = 0;
 
   /** As of `snapshot`; the newest without it. */
-  get<N extends TableName>(table: N, id: string, snapshot = Infinity): Rows[N] | undefined {
+  get<N extends TableName>(table: N, id: string, snapshot: number = Infinity): Rows[N] | undefined {
     return seen(this.#tables[table].get(id), snapshot)?.row as Rows[N] | undefined;
   }
 
@@ -134,7 +134,7 @@ export class Versions {
 
   *all<N extends TableName>(
     table: N,
-    snapshot = Infinity,
+    snapshot: number = Infinity,
   ): Generator<readonly [string, Rows[N]], void> {
     for (const [id, version] of this.#tables[table]) {
       const row = seen(version, snapshot)?.row;

@@ -4,12 +4,12 @@ import type { SimProcess } from "../sim/process.ts";
 import { Line } from "../sim/stream.ts";
 import type { World } from "../sim/world.ts";
 import { Engine, type EngineSettings, type LogRecord, ServerComplaint } from "./postgres-engine.ts";
+import { GUARD_MODEL } from "./postgres-guard.ts";
+import { PLAIN_MODEL } from "./postgres-plain.ts";
 import { type Pooler, poolerOf } from "./postgres-pooler.ts";
 import type { Asked } from "./postgres-script.ts";
 import { type Reply, Session } from "./postgres-session.ts";
 import { MODEL } from "./postgres-statements.ts";
-import { GUARD_MODEL } from "./postgres-guard.ts";
-import { PLAIN_MODEL } from "./postgres-plain.ts";
 import type { Model } from "./postgres-values.ts";
 
 /** How a server is set up. */
@@ -104,7 +104,13 @@ export class PostgresServer {
       if (of === client)
         this.#sessions
           .get(pid)
-          ?.end(new ServerComplaint("57P01", "terminating connection due to administrator command", "FATAL"));
+          ?.end(
+            new ServerComplaint(
+              "57P01",
+              "terminating connection due to administrator command",
+              "FATAL",
+            ),
+          );
   }
 
   /** A session of its own, whoever uses it. */

@@ -5,7 +5,17 @@ import { lookModel } from "./postgres-look.ts";
 import { idOf, type LockRow } from "./postgres-rows.ts";
 import { stepModel } from "./postgres-step.ts";
 import { sweepModel } from "./postgres-sweep.ts";
-import { type Args, above, arg, concat, emptyLock, largest, lastOf, type Model, us } from "./postgres-values.ts";
+import {
+  type Args,
+  above,
+  arg,
+  concat,
+  emptyLock,
+  largest,
+  lastOf,
+  type Model,
+  us,
+} from "./postgres-values.ts";
 
 function* grantIdle(at: Access, args: Args): Waiting<readonly string[]> {
   const [key, grant, holder] = [arg(args, 1), arg(args, 2), arg(args, 3)];

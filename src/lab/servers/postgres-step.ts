@@ -56,7 +56,8 @@ function* putLock(at: Access, args: Args): Rows {
 }
 
 function* putGrant(at: Access, args: Args): Rows {
-  const [key, grant_id = null, holder = null, ttl, delay, tokens, demanded, state, abandoned] = args;
+  const [key, grant_id = null, holder = null, ttl, delay, tokens, demanded, state, abandoned] =
+    args;
   const done = yield* at.change(
     "locks",
     (row) => row.key === key,
@@ -161,7 +162,7 @@ function* join(at: Access, args: Args): Rows {
   if (lock === undefined) return NONE;
   if (at.rows("waiters", (row) => row.key === key && row.grant_id === grant).length > 0)
     throw duplicate();
-  yield* at.insert("waiters", idOf(key, lock.arrivals), {
+  const joined = yield* at.insert("waiters", idOf(key, lock.arrivals), {
     key,
     seq: lock.arrivals,
     grant_id: grant,
@@ -175,6 +176,8 @@ function* join(at: Access, args: Args): Rows {
     offered: null,
     missed: false,
   });
+  // Its place may be there already, where the row that counts them was made anew.
+  if (!joined) throw duplicate();
   return NONE;
 }
 

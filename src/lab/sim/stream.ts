@@ -35,7 +35,11 @@ export class Line {
     if (this.#dead) return;
     const nr = this.#sent;
     this.#sent += 1;
-    this.#transmit(nr, label, deliver, RESEND_MS, RESENDS);
+    // The same one for every copy, so that whoever keeps or loses one on its way knows the others.
+    const arrive = (): void => {
+      this.#arrive(nr, deliver);
+    };
+    this.#transmit(nr, label, arrive, RESEND_MS, RESENDS);
   }
 
   /** Nothing more is sent or delivered. */
@@ -47,11 +51,7 @@ export class Line {
   }
 
   #transmit(nr: number, label: string, deliver: () => void, ms: number, left: number): void {
-    const to = this.#to();
-    const arrive = (): void => {
-      this.#arrive(nr, deliver);
-    };
-    this.#net.send({ from: this.#from, to, label, deliver: arrive });
+    this.#net.send({ from: this.#from, to: this.#to(), label, deliver });
     const resend = this.#net.scheduler.after(ms, () => {
       if (left > 0) this.#transmit(nr, label, deliver, 2 * ms, left - 1);
       else {

@@ -67,7 +67,9 @@ export class Ledger {
     const facts = { op: probe.op(), res: RES, ...factsOf(held) };
     probe.ev(client, "invoke", "write", facts);
     const ours = held instanceof CoreHeld;
-    const done = ours ? await this.#guarded(client, held, how) : await this.#byHand(client, held, how);
+    const done = ours
+      ? await this.#guarded(client, held, how)
+      : await this.#byHand(client, held, how);
     probe.ev(client, done ? "ok" : "fail", "write", facts);
     return done;
   }
