@@ -123,8 +123,8 @@ export class Versions {
   commit = 0;
 
   /** As of `snapshot`; the newest without it. */
-  get<N extends TableName>(table: N, id: string, snapshot: number = Infinity): Rows[N] | undefined {
-    return seen(this.#tables[table].get(id), snapshot)?.row as Rows[N] | undefined;
+  get<N extends TableName>(table: N, id: string, snapshot?: number): Rows[N] | undefined {
+    return seen(this.#tables[table].get(id), snapshot ?? Infinity)?.row as Rows[N] | undefined;
   }
 
   /** The commit that made the newest version. */
@@ -134,10 +134,10 @@ export class Versions {
 
   *all<N extends TableName>(
     table: N,
-    snapshot: number = Infinity,
+    snapshot?: number,
   ): Generator<readonly [string, Rows[N]], void> {
     for (const [id, version] of this.#tables[table]) {
-      const row = seen(version, snapshot)?.row;
+      const row = seen(version, snapshot ?? Infinity)?.row;
       if (row !== undefined) yield [id, row as Rows[N]];
     }
   }
