@@ -1,10 +1,14 @@
 import type { Call, Statement } from "../../src/drivers/postgres/client.ts";
 import { tablesOf } from "../../src/drivers/postgres/options.ts";
 import { statements } from "../../src/drivers/postgres/sql.ts";
+import type { Statements } from "../../src/drivers/postgres/sql-parts.ts";
 import { FakeRandom } from "../../src/testing/fake-random.ts";
 import type { Started, Twin, TwinSession } from "../fixtures/postgres-twin.ts";
 
-const SQL = statements(tablesOf({}));
+/** The driver's statements. */
+export const SQL: Statements = statements(tablesOf({}));
+/** Statements that a driver need not have. */
+const MORE: Readonly<Record<string, unknown>> = { ...SQL };
 const ROLLBACK: Statement = { name: "rollback", text: "ROLLBACK" };
 const KEYS = ["default:k1", "default:k2"] as const;
 const GRANTS = ["g1", "g2", "g3", "g'4 é"] as const;
@@ -68,6 +72,16 @@ class Draw {
 
   /** Something that a transaction writes about its name. */
   write(key: string): Call {
+    const { handOver, takeOffer } = MORE as Readonly<Record<string, Statement | undefined>>;
+    if (handOver !== undefined && takeOffer !== undefined && this.random.unit() < 0.2) {
+      const grant = this.one(GRANTS);
+      if (this.random.unit() < 0.5) return { statement: handOver, args: [key, grant, "3000"] };
+      return { statement: takeOffer, args: [key, grant, `of ${grant}`, "1000", "0", "2"] };
+    }
+    return this.usual(key);
+  }
+
+  private usual(key: string): Call {
     const grant = this.one(GRANTS);
     const ttl = this.one(["300", "1000", "10000"]);
     const delay = this.one(["0", "500"]);

@@ -39,7 +39,7 @@ function first(values: readonly string[]): string | null {
 }
 
 /** Heard from, and not skipped by an offer. */
-function isLive(row: WaiterRow, now: number, asking?: string): boolean {
+export function isLive(row: WaiterRow, now: number, asking?: string): boolean {
   if (row.until <= now || row.missed) return false;
   return row.offered === null || row.offered > now || row.grant_id === asking;
 }

@@ -1,6 +1,7 @@
 /** What the driver's statements on uncontended leases and on batches do, by their names: functions over the tables. */
 import { MAX_TOKEN } from "../../core/fencing-token.ts";
 import type { Access, Waiting } from "./postgres-access.ts";
+import { handOffModel } from "./postgres-hand-off.ts";
 import { lookModel } from "./postgres-look.ts";
 import { idOf, type LockRow } from "./postgres-rows.ts";
 import { stepModel } from "./postgres-step.ts";
@@ -233,4 +234,5 @@ export const MODEL: Readonly<Record<string, Model>> = {
   ...lookModel,
   ...stepModel,
   ...sweepModel,
+  ...handOffModel,
 };

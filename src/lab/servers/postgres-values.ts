@@ -1,4 +1,5 @@
 /** What the models of the driver's statements have in common. */
+import { MAX_TOKEN } from "../../core/fencing-token.ts";
 import type { Access, Waiting } from "./postgres-access.ts";
 import type { LockRow } from "./postgres-rows.ts";
 
@@ -65,3 +66,6 @@ export function inUnits(ms: number): string {
   if (ms === 0) return "0";
   return ms % 1000 === 0 ? `${ms / 1000}s` : `${ms}ms`;
 }
+
+/** The largest token. */
+export const MOST: bigint = MAX_TOKEN;
