@@ -12,7 +12,7 @@ import type { SeenWaiter, Sight } from "./sight.ts";
 import type { Statements } from "./sql-parts.ts";
 
 /** The longest that a free lock is kept for one waiter. */
-const OFFER_MS = 3000;
+export const OFFER_MS = 3000;
 /** Ranks are counted no further: the poll of whoever stands behind is later than its refresh in any case. */
 const MAX_RANK = 100;
 
