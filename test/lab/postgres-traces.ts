@@ -153,6 +153,7 @@ export async function interleave(twin: Twin, seed: number, rounds: number): Prom
   const draw = new Draw(seed);
   const [a, b] = [await twin.dialBoth(), await twin.dialBoth()];
   try {
+    await meet(a, b);
     for (let n = 0; n < rounds; n += 1) {
       const key = draw.one(KEYS);
       await (await a.start(draw.opening(key), false)).end();
@@ -175,6 +176,34 @@ export async function interleave(twin: Twin, seed: number, rounds: number): Prom
   } finally {
     a.destroy();
     b.destroy();
+  }
+}
+
+/** A name changes hands while somebody waits to give it back, and while another waits to renew it. */
+async function meet(a: TwinSession, b: TwinSession): Promise<void> {
+  const [key] = KEYS;
+  const lease = ["10000", "0"];
+  const waiting: readonly Call[] = [
+    { statement: SQL.releaseSole, args: [key, "g1"] },
+    { statement: SQL.renewSole, args: [JSON.stringify([[key, "g1", ...lease]])] },
+  ];
+  for (const call of waiting) {
+    const grant = { statement: SQL.grantIdle, args: [key, "g1", "of g1", ...lease] };
+    await (await b.start([grant], true)).end();
+    const opening = [
+      { statement: SQL.begin, args: ["0"] },
+      { statement: SQL.lockRow, args: [key] },
+    ];
+    await (await a.start(opening, false)).end();
+    const other = await b.start([call], true);
+    const args = [key, "g2", "of g2", ...lease, "1", "0", "1", "false"];
+    const closing = [
+      { statement: SQL.putGrant, args },
+      { statement: SQL.commit, args: [] },
+    ];
+    await (await a.start(closing, false)).end();
+    await other.end();
+    await (await a.start([{ statement: SQL.releaseSole, args: [key, "g2"] }], true)).end();
   }
 }
 
