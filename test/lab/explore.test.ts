@@ -10,16 +10,21 @@ import { SOAK, size } from "../fixtures/soak.ts";
 // The soak runs the same thing over 100,000 schedules, half of them on each store, each of them twice.
 it.each([coreSubject(), fileSubject()].map((subject) => [subject.name, subject] as const))(
   "no schedule breaks the production core and driver (%s), and each repeats itself",
-  { timeout: SOAK ? 8 * 3_600_000 : 30_000 },
+  { timeout: SOAK ? 8 * 3_600_000 : 60_000 },
   async (_name, subject) => {
-    const { found, runs } = await search(subject, {
-      seed: Number(process.env["RINGFENCE_SEED"] ?? 1),
-      runs: size(30, Number(process.env["RINGFENCE_RUNS"] ?? 50_000)),
+    const seed = Number(process.env["RINGFENCE_SEED"] ?? 1);
+    // However slow the machine is, these; then as many as the time allows.
+    const least = 3;
+    const first = await search(subject, { seed, runs: least, twice: true });
+    const rest = await search(subject, {
+      seed: seed + least,
+      runs: size(27, Number(process.env["RINGFENCE_RUNS"] ?? 50_000) - least),
       twice: true,
       ...(SOAK ? {} : { budgetMs: 4000 }),
     });
+    const found = first.found ?? rest.found;
     expect(found === null ? "" : encodeCase({ ...found.case, picks: null })).toBe("");
-    expect(runs).toBeGreaterThan(2);
+    expect(first.runs).toBe(least);
   },
 );
 
@@ -30,7 +35,7 @@ it.each([
 ] as const)(
   "no schedule breaks the production core and driver (%s), and each repeats itself",
   {
-    timeout: SOAK ? 8 * 3_600_000 : 30_000,
+    timeout: SOAK ? 8 * 3_600_000 : 60_000,
   },
   async (name, runs) => {
     const subject = SUBJECTS.find((each) => each.name === name);
