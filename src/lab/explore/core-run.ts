@@ -3,6 +3,7 @@ import type { History } from "../history.ts";
 import type { LockPlace } from "../servers/place.ts";
 import { PostgresPlace } from "../servers/postgres-place.ts";
 import type { PostgresOptions } from "../servers/postgres-server.ts";
+import { RedisPlace } from "../servers/redis-place.ts";
 import { RedlockPlace } from "../servers/redlock-server.ts";
 import { ResourceServer } from "../servers/resource.ts";
 import { SqliteHost } from "../servers/sqlite-host.ts";
@@ -24,12 +25,14 @@ export interface CoreRun {
   readonly table?: TableOptions;
   readonly postgres?: PostgresOptions;
   readonly turns?: number;
+  /** Replicas of a Redis: then what it forgets is what a promoted one had not heard of. */
+  readonly replicas?: number;
   /** What a client is; another core, for mutation tests. */
   readonly client?: (...args: ConstructorParameters<typeof CoreClient>) => CoreClient;
 }
 
 /** Which production driver runs. */
-type Store = "memory" | "sqlite" | "redlock" | "postgres";
+type Store = "memory" | "sqlite" | "redis" | "redlock" | "postgres";
 
 /** What a run came to. */
 export interface CoreOutcome {
@@ -61,14 +64,7 @@ export async function runCore(run: CoreRun): Promise<CoreOutcome> {
     ...(run.choices === undefined ? {} : { choices: run.choices }),
     ...(run.turns === undefined ? {} : { turns: run.turns }),
   });
-  const { place, targets, healed } =
-    run.store === "sqlite"
-      ? fileOf(world, run)
-      : run.store === "redlock"
-        ? quorumOf(world)
-        : run.store === "postgres"
-          ? postgresOf(world, run)
-          : tableOf(world, run);
+  const { place, targets, healed } = SCENES[run.store ?? "memory"](world, run);
   const resource = new ResourceServer(world, "X", "claim");
   const names = Array.from({ length: swarm.clients }, (_, i) => String.fromCharCode(65 + i));
   // A second line of work in one process makes it hand the lock on inside itself.
@@ -119,6 +115,14 @@ interface Scene {
   readonly healed: () => void;
 }
 
+const SCENES: Readonly<Record<Store, (world: World, run: CoreRun) => Scene>> = {
+  memory: tableOf,
+  sqlite: fileOf,
+  redis: redisOf,
+  redlock: quorumOf,
+  postgres: postgresOf,
+};
+
 function tableOf(world: World, run: CoreRun): Scene {
   const place = new TableServer(world, "S", run.table);
   const targets = {
@@ -126,6 +130,25 @@ function tableOf(world: World, run: CoreRun): Scene {
     powerOff: () => undefined,
     restartServer: (_server: string, memory: "kept" | "lost") => {
       place.restart(memory);
+    },
+  };
+  return { place, targets, healed: () => undefined };
+}
+
+/** One Redis that writes each command to its file before it answers; without the file it has nothing. */
+function redisOf(world: World, { table = {}, replicas = 0 }: CoreRun): Scene {
+  const { tamper } = table;
+  const place = new RedisPlace(world, {
+    replicas,
+    appendOnly: "always",
+    ...(tamper === undefined ? {} : { tamper }),
+  });
+  const targets = {
+    servers: place.servers.map(({ name }) => name),
+    powerOff: () => undefined,
+    restartServer: (_server: string, memory: "kept" | "lost") => {
+      if (memory === "lost" && replicas > 0) place.switchOver();
+      else place.primary.restart(memory === "lost" ? "nothing" : "page-cache");
     },
   };
   return { place, targets, healed: () => undefined };
