@@ -73,7 +73,7 @@ const FROM_QUEUE_MAX = 1000;
  * A driver that keeps leases in tables, with the settings of a client of `pg` or `postgres` (postgres.js). It opens
  * sessions of its own, at the first use: a pool that is used up by those who wait for a lock never starves its holder.
  * The client itself is not used and stays yours, connected or not. It works through PgBouncer in any mode.
- * @throws InvalidArgumentError for an option that makes no sense
+ * @throws InvalidArgumentError for an option that makes no sense, and for a client of another kind
  * @example
  * ```ts
  * const locks = createLockManager(postgresDriver(new Pool({ connectionString })));
@@ -82,6 +82,14 @@ const FROM_QUEUE_MAX = 1000;
 export function postgresDriver(
   client: PostgresClient,
   options: PostgresDriverOptions = {},
+): Driver<PostgresCapabilities> {
+  return postgresDriverOn(dialerOf(client), options);
+}
+
+/** The same over sessions of any kind, such as those of a simulator. */
+function postgresDriverOn(
+  dialerFor: () => Promise<Dialer>,
+  options: PostgresDriverOptions,
 ): Driver<PostgresCapabilities> {
   const checked = checkOptions(options);
   return {
@@ -97,7 +105,7 @@ export function postgresDriver(
     retains: "yes",
     guarantees: tableGuarantees,
     async open(context: DriverContext): Promise<Backend> {
-      const dialer = await dialerOf(client);
+      const dialer = await dialerFor();
       const backend = new PostgresBackend(dialer, context, checked);
       try {
         await backend.prepare();
