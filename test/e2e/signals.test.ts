@@ -151,7 +151,7 @@ describe("a wrapper that is killed", () => {
     process.kill(wrapper.pid, "SIGKILL");
     const killedMs = performance.now();
     await wrapper.ended;
-    await until(() => !alive(pid), 2000);
+    await until(() => !alive(pid), 10_000);
     expect((await waiter.ended).stdout).toBe("mine\n");
     expect(performance.now() - killedMs).toBeLessThan(ttlMs + 5000);
   });

@@ -90,7 +90,7 @@ it("four contending processes all get their turn", async () => {
   const total = counts.reduce((sum, count) => sum + count, 0);
   // FIFO: each waits for every other one between two of its own turns.
   expect(Math.min(...counts)).toBeGreaterThan(total / 4 / 2);
-}, 20_000);
+}, 90_000);
 
 it("a process under another time namespace is refused, and one under another boot takes over a void file (S53)", async () => {
   const path = newPath();
