@@ -1,6 +1,7 @@
 import { CoreClient } from "../clients/core-client.ts";
 import type { History } from "../history.ts";
 import type { LockPlace } from "../servers/place.ts";
+import { RedisPlace } from "../servers/redis-place.ts";
 import { RedlockPlace } from "../servers/redlock-server.ts";
 import { ResourceServer } from "../servers/resource.ts";
 import { SqliteHost } from "../servers/sqlite-host.ts";
@@ -21,12 +22,14 @@ export interface CoreRun {
   readonly store?: Store;
   readonly table?: TableOptions;
   readonly turns?: number;
+  /** Replicas of a Redis: then what it forgets is what a promoted one had not heard of. */
+  readonly replicas?: number;
   /** What a client is; another core, for mutation tests. */
   readonly client?: (...args: ConstructorParameters<typeof CoreClient>) => CoreClient;
 }
 
 /** Which production driver runs. */
-type Store = "memory" | "sqlite" | "redlock";
+type Store = "memory" | "sqlite" | "redis" | "redlock";
 
 /** What a run came to. */
 export interface CoreOutcome {
@@ -63,7 +66,9 @@ export async function runCore(run: CoreRun): Promise<CoreOutcome> {
       ? fileOf(world, run)
       : run.store === "redlock"
         ? quorumOf(world)
-        : tableOf(world, run);
+        : run.store === "redis"
+          ? redisOf(world, run)
+          : tableOf(world, run);
   const resource = new ResourceServer(world, "X", "claim");
   const names = Array.from({ length: swarm.clients }, (_, i) => String.fromCharCode(65 + i));
   // A second line of work in one process makes it hand the lock on inside itself.
@@ -121,6 +126,25 @@ function tableOf(world: World, run: CoreRun): Scene {
     powerOff: () => undefined,
     restartServer: (_server: string, memory: "kept" | "lost") => {
       place.restart(memory);
+    },
+  };
+  return { place, targets, healed: () => undefined };
+}
+
+/** One Redis that writes each command to its file before it answers; without the file it has nothing. */
+function redisOf(world: World, { table = {}, replicas = 0 }: CoreRun): Scene {
+  const { tamper } = table;
+  const place = new RedisPlace(world, {
+    replicas,
+    appendOnly: "always",
+    ...(tamper === undefined ? {} : { tamper }),
+  });
+  const targets = {
+    servers: place.servers.map(({ name }) => name),
+    powerOff: () => undefined,
+    restartServer: (_server: string, memory: "kept" | "lost") => {
+      if (memory === "lost" && replicas > 0) place.switchOver();
+      else place.primary.restart(memory === "lost" ? "nothing" : "page-cache");
     },
   };
   return { place, targets, healed: () => undefined };

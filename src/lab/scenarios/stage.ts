@@ -3,6 +3,7 @@ import { CoreClient } from "../clients/core-client.ts";
 import { NaiveClient } from "../clients/naive-client.ts";
 import { RedlockClient } from "../clients/redlock-client.ts";
 import { RedisServer } from "../servers/redis.ts";
+import { RedisPlace } from "../servers/redis-place.ts";
 import { RedlockPlace } from "../servers/redlock-server.ts";
 import { type Actor, ResourceServer } from "../servers/resource.ts";
 import { ServiceServer } from "../servers/service.ts";
@@ -20,7 +21,10 @@ export class Stage implements Play {
   readonly armName: ArmName;
   readonly resource: ResourceServer;
   readonly service: ServiceServer;
+  /** Ringfence's own lock server: the memory driver. */
   readonly table: TableServer | null = null;
+  /** Ringfence's own Redis. */
+  readonly store: RedisPlace | null = null;
   /** The lock's Redis servers; the first is the primary. */
   readonly redis: RedisServer[] = [];
   /** Ringfence's own Redlock servers. */
@@ -41,13 +45,12 @@ export class Stage implements Play {
     this.resource.timeoutMs = 60_000;
     this.service = new ServiceServer(world, "Y");
     const { lock } = arm;
-    if (lock.kind === "core")
-      this.table = new TableServer(
-        world,
-        "S",
-        lock.tamper === undefined ? {} : { tamper: lock.tamper },
-      );
-    else if (lock.kind === "quorum")
+    if (lock.kind === "core") {
+      const { redis, tamper } = lock;
+      const planted = tamper === undefined ? {} : { tamper };
+      if (redis === undefined) this.table = new TableServer(world, "S", planted);
+      else this.store = new RedisPlace(world, { ...redis, ...planted, warm: true });
+    } else if (lock.kind === "quorum")
       this.quorum = new RedlockPlace(world, lock.nodes ?? 5, lock.quorum);
     else {
       const count = lock.kind === "redlock" ? (lock.nodes ?? 5) : 1 + (lock.replicas ?? 0);
@@ -63,13 +66,16 @@ export class Stage implements Play {
 
   /** Whether the lock is Ringfence's. */
   get ours(): boolean {
-    return this.table !== null || this.quorum !== null;
+    return this.table !== null || this.store !== null || this.quorum !== null;
   }
 
   /** Names of the lock's servers. */
   get servers(): readonly string[] {
     if (this.table !== null) return [this.table.name];
-    return [...this.redis, ...(this.quorum?.servers ?? [])].map(({ name }) => name);
+    const { redis, store, quorum } = this;
+    return [...redis, ...(store?.servers ?? []), ...(quorum?.servers ?? [])].map(
+      ({ name }) => name,
+    );
   }
 
   get server(): string {
@@ -104,8 +110,9 @@ export class Stage implements Play {
     const { lock } = this.#arm;
     const { world } = this;
     if (lock.kind === "core") {
-      if (this.table === null) throw new Error("no lock server");
-      return new CoreClient(world, process, this.table.driverFor(process), { handOff: "off" });
+      const place = this.table ?? this.store;
+      if (place === null) throw new Error("no lock server");
+      return new CoreClient(world, process, place.driverFor(process), { handOff: "off" });
     }
     if (lock.kind === "quorum") {
       if (this.quorum === null) throw new Error("no lock servers");
@@ -270,6 +277,7 @@ export class Stage implements Play {
 
   async restartServer(name: string, survival: Survival): Promise<void> {
     this.redis.find((server) => server.name === name)?.restart(survival);
+    this.store?.servers.find((server) => server.name === name)?.restart(survival);
     const memory = survival === "nothing" ? "lost" : "kept";
     if (this.table?.name === name) this.table.restart(memory);
     this.quorum?.servers.find((server) => server.name === name)?.restart(memory);
@@ -279,6 +287,11 @@ export class Stage implements Play {
   async failOver(): Promise<void> {
     if (this.table !== null) {
       this.table.restart("lost");
+      return Promise.resolve();
+    }
+    if (this.store !== null) {
+      if (this.store.servers.length > 1) this.store.failOver();
+      else this.store.primary.restart("nothing");
       return Promise.resolve();
     }
     const primary = this.redis.shift();

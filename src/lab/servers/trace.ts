@@ -83,12 +83,14 @@ export class ServerTrace {
     if (lock !== undefined) this.#tell("wakeup", { lock, grant: notice.grantId });
   }
 
-  /** The server lost its memory: every lease it had is over. */
-  forget(): void {
-    for (const [grant, { lock, token }] of this.#live)
+  /** The server lost its memory, or some of it: every lease that it does not know any more is over. */
+  forget(kept: (lock: string, grant: string) => boolean = () => false): void {
+    for (const [grant, { lock, token }] of this.#live) {
+      if (kept(lock, grant)) continue;
       this.#tell("srv.expire", { lock, grant, token });
-    this.#live.clear();
-    this.#queued.clear();
+      this.#live.delete(grant);
+    }
+    for (const [grant, lock] of this.#queued) if (!kept(lock, grant)) this.#queued.delete(grant);
   }
 
   /** The machine has lost its power: whoever held something is dead, and what was held is free. */
