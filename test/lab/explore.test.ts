@@ -33,16 +33,24 @@ it.each(
   },
 );
 
-// A schedule over five servers takes ten times as long.
-it("no schedule breaks the production core and Redlock driver, and each repeats itself", async () => {
-  const subject = SUBJECTS.find(({ name }) => name === "redlock");
-  if (subject === undefined) throw new Error("no such subject");
-  const runs = size(3, 5000);
-  const outcome = await search(subject, { seed: 1, runs, twice: true });
-  const { found } = outcome;
-  expect(found === null ? "" : encodeCase({ ...found.case, picks: null })).toBe("");
-  expect(outcome.runs).toBe(runs);
-});
+// A schedule over five servers, or over sessions with one, takes ten times as long.
+it.each([
+  ["redlock", size(3, 5000)],
+  ["postgres", size(5, 10_000)],
+] as const)(
+  "no schedule breaks the production core and driver (%s), and each repeats itself",
+  {
+    timeout: SOAK ? 8 * 3_600_000 : 30_000,
+  },
+  async (name, runs) => {
+    const subject = SUBJECTS.find((each) => each.name === name);
+    if (subject === undefined) throw new Error("no such subject");
+    const outcome = await search(subject, { seed: 1, runs, twice: true });
+    const { found } = outcome;
+    expect(found === null ? "" : encodeCase({ ...found.case, picks: null })).toBe("");
+    expect(outcome.runs).toBe(runs);
+  },
+);
 
 it("a Redis that forgets, fails over and has its clock set breaks exclusion, and the resource loses nothing", {
   timeout: SOAK ? 3_600_000 : 120_000,
@@ -68,7 +76,7 @@ it("a seed gives the same history twice, and with eight times as many turns betw
   const { FILE_TOLERATED, swarmOf } = await import("../../src/lab/explore/swarm.ts");
   let sections = 0;
   for (let seed = 1; seed <= size(3, 60); seed += 1)
-    for (const store of ["memory", "sqlite", "redis"] as const) {
+    for (const store of ["memory", "sqlite", "redis", "postgres"] as const) {
       const swarm = swarmOf(seed, store === "sqlite" ? FILE_TOLERATED : undefined);
       const once = await runCore({ seed, swarm, store });
       const again = await runCore({ seed, swarm, store });
@@ -145,6 +153,7 @@ it("subjects that are there to be broken say so", () => {
     "redis",
     "redis-forgets",
     "redlock",
+    "postgres",
   ]);
 });
 

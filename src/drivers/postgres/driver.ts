@@ -87,9 +87,9 @@ export function postgresDriver(
 }
 
 /** The same over sessions of any kind, such as those of a simulator. */
-function postgresDriverOn(
+export function postgresDriverOn(
   dialerFor: () => Promise<Dialer>,
-  options: PostgresDriverOptions,
+  options: PostgresDriverOptions = {},
 ): Driver<PostgresCapabilities> {
   const checked = checkOptions(options);
   return {

@@ -2,6 +2,7 @@ import { checkAll, type PropertyId, type Verdict } from "../checkers/index.ts";
 import { History } from "../history.ts";
 import { ARMS, type Arm } from "../scenarios/scenario.ts";
 import { Stage } from "../scenarios/stage.ts";
+import type { PostgresOptions } from "../servers/postgres-server.ts";
 import type { Tamper } from "../servers/table.ts";
 import type { Choices } from "../sim/choices.ts";
 import type { Weather } from "../sim/network.ts";
@@ -58,6 +59,32 @@ export function fileSubject(tamper?: Tamper): Subject {
         store: "sqlite",
         ...(choices === undefined ? {} : { choices }),
         ...(tamper === undefined ? {} : { table: { tamper } }),
+      });
+    },
+  };
+}
+
+/** The production core and lease-table driver over a modelled PostgreSQL that has `synchronous_commit` off. */
+export function postgresSubject(postgres?: PostgresOptions): Subject {
+  return {
+    name: "postgres",
+    title:
+      "the production core and PostgreSQL driver over sessions, under every fault that they tolerate",
+    ours: true,
+    async run(seed, choices) {
+      const history = new History({
+        scenario: "postgres",
+        seed: String(seed),
+        backend: "postgres",
+      });
+      const { ttlMs, ...swarm } = swarmOf(seed);
+      return await judged(history, {
+        seed,
+        // The driver's shortest ttl.
+        swarm: { ...swarm, ttlMs: Math.max(ttlMs, 250) },
+        store: "postgres",
+        ...(choices === undefined ? {} : { choices }),
+        ...(postgres === undefined ? {} : { postgres }),
       });
     },
   };
@@ -251,6 +278,7 @@ export const SUBJECTS: readonly Subject[] = [
   redisSubject(),
   forgetfulSubject(),
   quorumSubject(),
+  postgresSubject(),
   freePlay({
     name: "S04",
     title: "the articles' fence: a late write before the successor's first write",

@@ -1,7 +1,9 @@
 import type { CheckOptions, PropertyId } from "../checkers/index.ts";
 import type { NaiveHabits } from "../clients/naive-client.ts";
+import type { PlainHabits } from "../clients/plain-client.ts";
 import type { RedlockHabits } from "../clients/redlock-client.ts";
 import type { GuardKind } from "../servers/items.ts";
+import type { PostgresOptions } from "../servers/postgres-server.ts";
 import type { AppendOnly } from "../servers/redis.ts";
 import type { RedisPlaceOptions } from "../servers/redis-place.ts";
 import type { Tamper } from "../servers/table.ts";
@@ -23,6 +25,14 @@ type LockSpec =
   | { readonly kind: "redlock"; readonly habits: RedlockHabits; readonly nodes?: number }
   /** The production core over the production Redlock driver. */
   | { readonly kind: "quorum"; readonly quorum: number; readonly nodes?: number }
+  /** A lock by hand in a PostgreSQL; without habits the production core over the lease table in one. */
+  | {
+      readonly kind: "postgres";
+      readonly habits?: PlainHabits;
+      readonly server?: PostgresOptions;
+      /** Whether a standby receives what it logs. */
+      readonly standby?: boolean;
+    }
   /** The production core over the production Redis driver; over the memory driver without `redis`. `tamper`: a planted fault. */
   | { readonly kind: "core"; readonly redis?: RedisSetup; readonly tamper?: Tamper };
 

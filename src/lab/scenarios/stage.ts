@@ -1,7 +1,10 @@
 import type { Held, LockClient, LockTerms } from "../clients/client.ts";
 import { CoreClient } from "../clients/core-client.ts";
 import { NaiveClient } from "../clients/naive-client.ts";
+import { PlainClient } from "../clients/plain-client.ts";
 import { RedlockClient } from "../clients/redlock-client.ts";
+import { callOf, simDialer } from "../servers/postgres-connection.ts";
+import { PostgresPlace } from "../servers/postgres-place.ts";
 import { RedisServer } from "../servers/redis.ts";
 import { RedisPlace } from "../servers/redis-place.ts";
 import { RedlockPlace } from "../servers/redlock-server.ts";
@@ -29,6 +32,7 @@ export class Stage implements Play {
   readonly redis: RedisServer[] = [];
   /** Ringfence's own Redlock servers. */
   readonly quorum: RedlockPlace | null = null;
+  readonly postgres: PostgresPlace | null = null;
   /** How many things had to come to an end. */
   demands = 0;
   readonly #arm: Arm;
@@ -50,7 +54,13 @@ export class Stage implements Play {
       const planted = tamper === undefined ? {} : { tamper };
       if (redis === undefined) this.table = new TableServer(world, "S", planted);
       else this.store = new RedisPlace(world, { ...redis, ...planted, warm: true });
-    } else if (lock.kind === "quorum")
+    } else if (lock.kind === "postgres")
+      this.postgres = new PostgresPlace(
+        world,
+        "S",
+        ...[lock.server ?? {}, ...(lock.standby === true ? [{}] : [])],
+      );
+    else if (lock.kind === "quorum")
       this.quorum = new RedlockPlace(world, lock.nodes ?? 5, lock.quorum);
     else {
       const count = lock.kind === "redlock" ? (lock.nodes ?? 5) : 1 + (lock.replicas ?? 0);
@@ -66,12 +76,14 @@ export class Stage implements Play {
 
   /** Whether the lock is Ringfence's. */
   get ours(): boolean {
-    return this.table !== null || this.store !== null || this.quorum !== null;
+    const { lock } = this.#arm;
+    return ["core", "quorum"].includes(lock.kind) || (lock.kind === "postgres" && !lock.habits);
   }
 
   /** Names of the lock's servers. */
   get servers(): readonly string[] {
     if (this.table !== null) return [this.table.name];
+    if (this.postgres !== null) return this.postgres.servers.map(({ name }) => name);
     const { redis, store, quorum } = this;
     return [...redis, ...(store?.servers ?? []), ...(quorum?.servers ?? [])].map(
       ({ name }) => name,
@@ -113,6 +125,14 @@ export class Stage implements Play {
       const place = this.table ?? this.store;
       if (place === null) throw new Error("no lock server");
       return new CoreClient(world, process, place.driverFor(process), { handOff: "off" });
+    }
+    if (lock.kind === "postgres") {
+      const { postgres } = this;
+      if (postgres === null) throw new Error("no PostgreSQL");
+      if (lock.habits === undefined)
+        return new CoreClient(world, process, postgres.driverFor(process), { handOff: "off" });
+      const dialer = simDialer(world, process, () => postgres.primary);
+      return new PlainClient(world, process, dialer, lock.habits);
     }
     if (lock.kind === "quorum") {
       if (this.quorum === null) throw new Error("no lock servers");
@@ -240,10 +260,16 @@ export class Stage implements Play {
     const link = this.world.net.link(from, to);
     let catches: () => void = () => undefined;
     const caught = new Promise<void>((resolve) => (catches = resolve));
+    const kept = new Set<() => void>();
     link.hold = (message) => {
-      const held = typeof match === "string" ? message.label === match : match(message);
-      if (held) catches();
-      return held;
+      // A copy that a connection sends again goes the way of the first.
+      if (kept.has(message.deliver)) return true;
+      const seen = this.#seen(message);
+      const held = typeof match === "string" ? seen.label === match : match(seen);
+      if (!held) return false;
+      kept.add(message.deliver);
+      catches();
+      return true;
     };
     this.world.probe.world("fault.net", { err: `${from} → ${to}: held back` });
     const release = (): void => {
@@ -256,11 +282,19 @@ export class Stage implements Play {
     const link = this.world.net.link(from, to);
     let left = count;
     this.world.probe.world("fault.net", { err: `${from} → ${to}: ${count} lost` });
+    const lost = new Set<() => void>();
     link.dropIf = (message) => {
-      if (left === 0 || !match(message)) return false;
+      if (lost.has(message.deliver)) return true;
+      if (left === 0 || !match(this.#seen(message))) return false;
       left -= 1;
+      lost.add(message.deliver);
       return true;
     };
+  }
+
+  /** A message by the driver's call that it is of. */
+  #seen(message: PlayMessage): PlayMessage {
+    return this.postgres === null ? message : { label: callOf(message.label) };
   }
 
   kill(name: string): void {
@@ -278,6 +312,7 @@ export class Stage implements Play {
   async restartServer(name: string, survival: Survival): Promise<void> {
     this.redis.find((server) => server.name === name)?.restart(survival);
     this.store?.servers.find((server) => server.name === name)?.restart(survival);
+    this.postgres?.restart();
     const memory = survival === "nothing" ? "lost" : "kept";
     if (this.table?.name === name) this.table.restart(memory);
     this.quorum?.servers.find((server) => server.name === name)?.restart(memory);
@@ -292,6 +327,10 @@ export class Stage implements Play {
     if (this.store !== null) {
       if (this.store.servers.length > 1) this.store.failOver();
       else this.store.primary.restart("nothing");
+      return Promise.resolve();
+    }
+    if (this.postgres !== null) {
+      this.postgres.failOver();
       return Promise.resolve();
     }
     const primary = this.redis.shift();

@@ -77,6 +77,11 @@ export class ServerTrace {
     if (release.kind === "released") this.#end(order.grantId, order.name);
   }
 
+  /** An entry of the queue is gone without a grant. */
+  left(grant: string, lock: string): void {
+    if (this.#queued.delete(grant)) this.#tell("leave", { lock, grant });
+  }
+
   notice(notice: Notice): void {
     if (notice.kind !== "wake") return;
     const lock = this.#queued.get(notice.grantId);
@@ -100,7 +105,7 @@ export class ServerTrace {
   }
 
   #end(grant: string, lock: string): void {
-    if (this.#queued.delete(grant)) this.#tell("leave", { lock, grant });
+    this.left(grant, lock);
     const known = this.#live.get(grant);
     if (!this.#live.delete(grant)) return;
     this.#tell("srv.release", { lock, grant, token: known?.token });
