@@ -1,7 +1,8 @@
 /**
  * The lease table of PostgreSQL: an uncontended acquire and release through a lock manager against the same two
  * statements sent raw on the same client; how long a hand-off between two managers takes; what 1,000 waiters on one name
- * cost while nothing changes; and what 20,000 held leases cost. Run: `npm run bench -- postgres`.
+ * cost while nothing changes; what 20,000 held leases cost; and both drivers beside other locks. Run:
+ * `npm run bench -- postgres`, or a part of it alone: `npm run bench -- postgres peers`.
  */
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -17,6 +18,7 @@ import { systemClock } from "../src/runtime/system-clock.ts";
 import { systemRandom } from "../src/runtime/system-random.ts";
 import { PostgresServer } from "../test/fixtures/postgres-server.ts";
 import { compare, figure, median, say } from "./harness.ts";
+import { beside } from "./peers/postgres.ts";
 
 const SLICE_MS = 500;
 const WAITERS = 1000;
@@ -193,22 +195,33 @@ async function held(): Promise<void> {
   await locks.close();
 }
 
+const parts: Record<string, () => Promise<void>> = {
+  alone: async () => {
+    const client = new Client({ connectionString: server.url });
+    await client.connect();
+    await uncontended("pg", client, async (name, text, values) =>
+      client.query({ name, text, values, rowMode: "array" }),
+    );
+    await client.end();
+    const sql = postgres(server.url, { max: 1 });
+    await uncontended("postgres.js", sql, async (_name, text, values) =>
+      sql.unsafe(text, values, { prepare: true }).values(),
+    );
+    await sql.end();
+  },
+  handoff: async () => {
+    await handOff(server, "fsync off");
+    await handOff(synced, "fsync on");
+  },
+  peers: async () => beside(server.url),
+  held,
+  waiters,
+};
+
 try {
-  const client = new Client({ connectionString: server.url });
-  await client.connect();
-  await uncontended("pg", client, async (name, text, values) =>
-    client.query({ name, text, values, rowMode: "array" }),
-  );
-  await client.end();
-  const sql = postgres(server.url, { max: 1 });
-  await uncontended("postgres.js", sql, async (_name, text, values) =>
-    sql.unsafe(text, values, { prepare: true }).values(),
-  );
-  await sql.end();
-  await handOff(server, "fsync off");
-  await handOff(synced, "fsync on");
-  await held();
-  await waiters();
+  const asked = process.argv.slice(2);
+  for (const [name, part] of Object.entries(parts))
+    if (asked.length === 0 || asked.includes(name)) await part();
 } finally {
   await server.stop();
   await synced.stop();

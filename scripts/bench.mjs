@@ -18,7 +18,8 @@ if (name === undefined || !existsSync(file)) {
   process.exitCode = 64;
 } else {
   await setup().catch(fail);
-  if (name === "redis") await installNpm("bench/peers", "the other locks").catch(fail);
+  if (name === "redis" || name === "postgres")
+    await installNpm("bench/peers", "the other locks").catch(fail);
   process.exitCode = await (BUNDLED.includes(name) ? bundled() : built()).catch(fail);
 }
 

@@ -8,7 +8,7 @@ import {
   postgresDriver,
   postgresSchema,
 } from "../../src/drivers/postgres/index.ts";
-import { BackendConfigError, createLockManager } from "../../src/index.ts";
+import { BackendConfigError, createLockManager, InvalidArgumentError } from "../../src/index.ts";
 import { systemClock } from "../../src/runtime/system-clock.ts";
 import { systemRandom } from "../../src/runtime/system-random.ts";
 import { PgBouncer } from "../fixtures/pgbouncer.ts";
@@ -53,6 +53,14 @@ describePostgres("the lease table in its database", () => {
     const driver = postgresDriver(pgClient(server.port), { schema: "single" });
     const locks = stopAfter(createLockManager(driver, { trustSettings: true }));
     expect(await (await locks.acquire("job")).release()).toBe("released");
+  });
+
+  it("a client of another kind is refused where it is given", () => {
+    // As PGlite has them: one session that is the application's own.
+    const none = async (): Promise<unknown> => undefined;
+    const single = { query: none, exec: none, transaction: none, listen: none, close: none };
+    for (const make of [postgresDriver, postgresAdvisoryDriver])
+      expect(() => make(single as never)).toThrow(InvalidArgumentError);
   });
 
   it("without the right to make tables it says what to do, and works once they are there", async () => {

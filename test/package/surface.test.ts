@@ -261,6 +261,7 @@ it("ringfence/postgres", () => {
     {
       "types": [
         "AdvisoryOptions",
+        "DrizzleTransaction",
         "KyselyTransaction",
         "PgClient",
         "PgPool",

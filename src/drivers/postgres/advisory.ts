@@ -71,7 +71,7 @@ const OPEN_MS = 10_000;
  * A driver that holds session-level advisory locks, with the settings of a client of `pg` or `postgres` (postgres.js). Each
  * lease has a session of its own: it is for a few locks held long (migrations, leaders), and the lease table for the rest.
  * It refuses a pooler.
- * @throws InvalidArgumentError for an option that makes no sense
+ * @throws InvalidArgumentError for an option that makes no sense, and for a client of another kind
  * @example
  * ```ts
  * const locks = createLockManager(postgresAdvisoryDriver(new Pool({ connectionString })));
@@ -82,6 +82,7 @@ export function postgresAdvisoryDriver(
   options: AdvisoryOptions = {},
 ): Driver<PostgresAdvisoryCapabilities> {
   const checked = checkAdvisoryOptions(options);
+  const dialerFor = dialerOf(client);
   return {
     name: "postgres-advisory",
     fencing: "durable",
@@ -95,7 +96,7 @@ export function postgresAdvisoryDriver(
     retains: "no",
     guarantees: advisoryGuarantees,
     async open(context: DriverContext): Promise<Backend> {
-      const backend = new AdvisoryBackend(await dialerOf(client), context, checked);
+      const backend = new AdvisoryBackend(await dialerFor(), context, checked);
       try {
         await backend.prepare();
         return backend;

@@ -73,18 +73,14 @@ function has(value: unknown, ...methods: string[]): boolean {
 }
 
 /**
- * Which library a client is of, and sessions with its settings.
- * @throws InvalidArgumentError for anything else
+ * Sessions with the settings of a client, by the library that it is of.
+ * @throws InvalidArgumentError, at once, for anything else
  */
-export async function dialerOf(client: PostgresClient): Promise<Dialer> {
-  if (has(client, "unsafe", "reserve")) {
-    const { postgresJsDialer } = await import("./postgres-js.ts");
-    return postgresJsDialer(client);
-  }
-  if (has(client, "connect", "query")) {
-    const { pgDialer } = await import("./pg.ts");
-    return pgDialer(client);
-  }
+export function dialerOf(client: PostgresClient): () => Promise<Dialer> {
+  if (has(client, "unsafe", "reserve"))
+    return async () => (await import("./postgres-js.ts")).postgresJsDialer(client);
+  if (has(client, "connect", "query"))
+    return async () => (await import("./pg.ts")).pgDialer(client);
   throw new InvalidArgumentError(
     "Expected a Pool or Client of `pg`, or what `postgres` (postgres.js) returns.",
   );

@@ -39,7 +39,7 @@ import { type Asking, attempt, exchange } from "./acquire.ts";
 import { CONNECT_TIMEOUT_MS, type Dialer, dialerOf, type PostgresClient } from "./client.ts";
 import type { Connection } from "./connection.ts";
 import { asPostgresError } from "./errors.ts";
-import { type Giving, releaseAll, renewAll, revoke } from "./give-back.ts";
+import { type Giving, type Place, releaseAll, renewAll, revoke } from "./give-back.ts";
 import { isDirect } from "./greeting.ts";
 import { tableGuarantees } from "./guarantees.ts";
 import { type Checked, checkOptions, type PostgresDriverOptions } from "./options.ts";
@@ -73,7 +73,7 @@ const FROM_QUEUE_MAX = 1000;
  * A driver that keeps leases in tables, with the settings of a client of `pg` or `postgres` (postgres.js). It opens
  * sessions of its own, at the first use: a pool that is used up by those who wait for a lock never starves its holder.
  * The client itself is not used and stays yours, connected or not. It works through PgBouncer in any mode.
- * @throws InvalidArgumentError for an option that makes no sense
+ * @throws InvalidArgumentError for an option that makes no sense, and for a client of another kind
  * @example
  * ```ts
  * const locks = createLockManager(postgresDriver(new Pool({ connectionString })));
@@ -83,7 +83,7 @@ export function postgresDriver(
   client: PostgresClient,
   options: PostgresDriverOptions = {},
 ): Driver<PostgresCapabilities> {
-  return postgresDriverOn(async () => dialerOf(client), options);
+  return postgresDriverOn(dialerOf(client), options);
 }
 
 /** The same over sessions of any kind, such as those of a simulator. */
@@ -191,13 +191,16 @@ class PostgresBackend implements Backend {
       );
     };
     let answer = await use(ask);
+    let { join } = ask;
     const deaf = !this.#wakes.listening;
     // What it was told before it listened is lost.
-    if (begun !== undefined && deaf && isQueued(answer) && (await this.#listensSoon(begun)))
-      answer = await use({ ...ask, join: "kept" });
+    if (begun !== undefined && deaf && isQueued(answer) && (await this.#listensSoon(begun))) {
+      join = "kept";
+      answer = await use({ ...ask, join });
+    }
     if (answer.kind !== "busy" || !answer.queued) {
-      if (this.#queued.delete(ask.grantId) && answer.kind === "granted")
-        this.#rememberQueue(ask.grantId);
+      this.#queued.delete(ask.grantId);
+      if (answer.kind === "granted" && join === "kept") this.#rememberQueue(ask.grantId);
       return answer;
     }
     this.#queued.add(ask.grantId);
@@ -217,13 +220,14 @@ class PostgresBackend implements Backend {
 
   async release(grants: readonly GrantRef[], io: Io): Promise<readonly Release[]> {
     const dueAt = this.#dueAt(io);
-    for (const { grantId } of grants) {
-      this.#queued.delete(grantId);
+    const placeOf = (grantId: string): Place => {
       this.#woken.delete(grantId);
-    }
-    const queued = (grantId: string): boolean => this.#fromQueue.delete(grantId);
+      if (this.#queued.delete(grantId)) return "waits";
+      return this.#fromQueue.delete(grantId) ? "came" : undefined;
+    };
+    const places = new Map(grants.map(({ grantId }) => [grantId, placeOf(grantId)]));
     const releases = await this.#use(dueAt, async (connection) =>
-      releaseAll(this.#giving(connection, dueAt), grants, queued),
+      releaseAll(this.#giving(connection, dueAt), grants, (grantId) => places.get(grantId)),
     );
     this.#sweeper.released(grants.length);
     return releases;

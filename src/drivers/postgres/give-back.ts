@@ -75,43 +75,27 @@ function reasonOf(kind: string | undefined, taken: string | undefined): GoneReas
   return taken === "t" || kind === "exchanged" ? "taken" : "expired";
 }
 
+/** What a process knows of a grant id: it still queues, or it has a lease that came out of a queue. */
+export type Place = "waits" | "came" | undefined;
+
 /**
- * Gives back leases and queued entries: at once where nobody waits, else each in a transaction. `queued` says of a lease
- * that it came out of a queue, where others are likely to wait by now. Answers in the order given.
+ * Gives back leases and queued entries: at once where nobody waits, else each in a transaction. Behind a lease that came
+ * out of a queue others are likely to wait by now. Answers in the order given.
  */
 export async function releaseAll(
   at: Giving,
   refs: readonly GrantRef[],
-  queued: (grantId: string) => boolean,
+  placeOf: (grantId: string) => Place,
 ): Promise<readonly Release[]> {
-  const [only] = refs;
-  // The usual one: no lists are made for it.
-  if (only !== undefined && refs.length === 1) {
-    const alone = isPlain(only) && !queued(only.grantId);
-    if (alone && (await releasedSole(at, only))) return [RELEASED];
-    return await releaseEach(at, refs, new Set());
-  }
-  const alone = refs.flatMap((ref, index) =>
-    isPlain(ref) && !queued(ref.grantId) ? [{ ref, index }] : [],
-  );
-  return await releaseEach(at, refs, await releasedAtOnce(at, alone));
-}
-
-function isPlain(ref: GrantRef): boolean {
-  return ref.mode === "exclusive" && ref.refuseLateMs === undefined && ref.raiseTo === undefined;
-}
-
-/** Those that are not done yet, one after the other. */
-async function releaseEach(
-  at: Giving,
-  refs: readonly GrantRef[],
-  done: ReadonlySet<number>,
-): Promise<readonly Release[]> {
+  const all = refs.map((ref, index) => ({ ref, index, place: placeOf(ref.grantId) }));
+  const alone = all.filter(({ ref, place }) => isPlain(ref) && place === undefined);
+  const done = await releasedAtOnce(at, alone);
   const answers: Release[] = refs.map(() => RELEASED);
-  for (const [index, ref] of refs.entries()) {
+  for (const { ref, index, place } of all) {
     if (done.has(index)) continue;
     try {
-      if (!isPlain(ref) || !(await handedOver(at, ref))) answers[index] = await releaseOne(at, ref);
+      const passable = isPlain(ref) && place !== "waits";
+      if (!passable || !(await handedOver(at, ref))) answers[index] = await releaseOne(at, ref);
     } catch (error) {
       answers[index] = { kind: "failed", error: asPostgresError(error) };
     }
@@ -119,11 +103,17 @@ async function releaseEach(
   return answers;
 }
 
+function isPlain(ref: GrantRef): boolean {
+  return ref.mode === "exclusive" && ref.refuseLateMs === undefined && ref.raiseTo === undefined;
+}
+
 async function releasedAtOnce(
   at: Giving,
   wanted: readonly Numbered[],
 ): Promise<ReadonlySet<number>> {
-  if (wanted.length === 0) return new Set();
+  const [only] = wanted;
+  if (only === undefined) return new Set();
+  if (wanted.length === 1) return new Set((await releasedSole(at, only.ref)) ? [only.index] : []);
   const { connection, sql, dueAt } = at;
   const args = [listed(at, wanted)];
   const rows = await connection.run({ statement: sql.releaseSoles, args }, dueAt);
