@@ -24,13 +24,9 @@ const NOT_SHARED = new Set(["S10", "S37"]);
 /** A standby is promoted, which lacks what was granted. */
 const FAILED_OVER = new Set(["S08", "S09", "S40"]);
 
-/** Asks a driver to wait for its replicas, which is a setting of PostgreSQL's own. */
-const WAITS_FOR_COPIES = "S10";
-
 it.each(
   list()
     .filter(({ id, arms }) => arms.ringfence.lock.kind === "core" && !NOT_SHARED.has(id))
-    .filter(({ id }) => id !== WAITS_FOR_COPIES)
     .map((scenario) => [scenario.id, scenario.name, scenario] as const),
 )("%s %s: holds with the lease table of PostgreSQL as well", async (id, _name, scenario) => {
   const lock = { kind: "postgres", standby: FAILED_OVER.has(id) } as const;
