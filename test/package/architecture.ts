@@ -11,6 +11,8 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   runtime: ["core"],
   "drivers/*": ["core"],
   "drivers/redlock": ["core", "drivers/redis"],
+  "drivers/postgres": ["core", "drivers/sql"],
+  "drivers/mysql": ["core", "drivers/sql"],
   "drivers/http": ["core", "protocol"],
   "guards/*": ["core", "runtime"],
   connect: ["core", "drivers/*/index"],

@@ -1,18 +1,13 @@
-import type { Call } from "./client.ts";
+import { LinkError } from "../sql/link-error.ts";
+import { LockStep } from "../sql/lock-step.ts";
+import type { Sight } from "../sql/sight.ts";
+import { type Call, inlined } from "../sql/statement.ts";
 import type { Connection } from "./connection.ts";
-import { LinkError } from "./errors.ts";
-import { LockStep } from "./lock-step.ts";
 import { encoded } from "./options.ts";
-import type { Sight } from "./sight.ts";
 import type { Statements } from "./sql-parts.ts";
 
 /** The longest wait for a row that another step has, in milliseconds. */
 const LOCK_TIMEOUT_MS = 5000;
-
-/** A statement with its parameters put in. */
-export function inlined({ statement, args }: Call): string {
-  return statement.text.replace(/\$(\d+)/g, (_, n: string) => encoded(args[Number(n) - 1] ?? null));
-}
 
 /** Which name and grant a step is about. */
 interface About {
@@ -60,7 +55,7 @@ export async function inStep<T>(
 }
 
 function script(calls: readonly Call[]): string {
-  return calls.map(inlined).join(";\n");
+  return calls.map((call) => inlined(call, encoded)).join(";\n");
 }
 
 /** Leaves no transaction open, whatever `body` came to. */
