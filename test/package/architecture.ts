@@ -38,11 +38,12 @@ const PACKAGES: Record<string, readonly string[]> = {
   "drivers/sqlite": ["libsql"],
   "guards/sqlite": ["libsql"],
   "drivers/postgres": ["postgres"],
-  connect: ["ioredis", "redis", "pg", "postgres"],
+  "drivers/mysql": ["mysql2"],
+  connect: ["ioredis", "redis", "pg", "postgres", "mysql2"],
 };
 
 /** Packages that a static import must not name: they are only loaded when they are needed. */
-const ON_DEMAND: readonly string[] = ["libsql", "ioredis", "redis", "pg", "postgres"];
+const ON_DEMAND: readonly string[] = ["libsql", "ioredis", "redis", "pg", "postgres", "mysql2"];
 
 /** One import of a file, of any spelling. */
 interface Import {

@@ -1,13 +1,10 @@
 import type { Answer, Ask, GoneReason, Granted } from "../../core/driver.ts";
-import { granted, ms } from "../sql/lock-step.ts";
+import { granted, ms, OFFER_MS } from "../sql/lock-step.ts";
 import { decide, exchangeFrom, KEEP_FAR_MS, KEEP_NEAR_MS, type Placed } from "../sql/steps.ts";
 import type { Connection } from "./connection.ts";
 import { sqlState } from "./errors.ts";
 import type { Statements } from "./sql-parts.ts";
 import { inStep } from "./step.ts";
-
-/** The longest that a free lock is kept for one waiter. */
-const OFFER_MS = 3000;
 
 /** What an ask needs beside itself. */
 export interface Asking {

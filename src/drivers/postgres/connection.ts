@@ -32,6 +32,10 @@ export class Connection extends Session {
     return await this.watched(dueAt, async () => this.#wire.script(text));
   }
 
+  async rollback(dueAt: number): Promise<void> {
+    await this.script("ROLLBACK", dueAt);
+  }
+
   async listen(
     channel: string,
     onMessage: (payload: string) => void,

@@ -1,7 +1,7 @@
-import { LinkError } from "../sql/link-error.ts";
 import { LockStep } from "../sql/lock-step.ts";
 import type { Sight } from "../sql/sight.ts";
 import { type Call, inlined } from "../sql/statement.ts";
+import { transaction, unapplied } from "../sql/transaction.ts";
 import type { Connection } from "./connection.ts";
 import { encoded } from "./options.ts";
 import type { Statements } from "./sql-parts.ts";
@@ -42,7 +42,7 @@ export async function inStep<T>(
     const decided = decide(lock);
     const writes = lock.writes();
     if (writes.length === 0) {
-      await unapplied(connection.script("ROLLBACK", dueAt));
+      await unapplied(connection.rollback(dueAt));
       return { decided, lock, written: "" };
     }
     const rows = await connection.script(
@@ -56,32 +56,4 @@ export async function inStep<T>(
 
 function script(calls: readonly Call[]): string {
   return calls.map((call) => inlined(call, encoded)).join(";\n");
-}
-
-/** Leaves no transaction open, whatever `body` came to. */
-async function transaction<T>(
-  connection: Connection,
-  dueAt: number,
-  body: () => Promise<T>,
-): Promise<T> {
-  try {
-    return await body();
-  } catch (error) {
-    if (connection.open)
-      await connection.script("ROLLBACK", dueAt).catch(() => {
-        connection.end(new LinkError("a transaction could not be ended", { sent: true }));
-      });
-    throw error;
-  }
-}
-
-/** Before the message that commits, nothing is applied, even if the session is lost. */
-async function unapplied<T>(work: Promise<T>): Promise<T> {
-  try {
-    return await work;
-  } catch (error) {
-    if (error instanceof LinkError && error.sent)
-      throw new LinkError(error.message, { sent: false, late: error.late, cause: error });
-    throw error;
-  }
 }

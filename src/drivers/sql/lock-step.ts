@@ -11,7 +11,7 @@ import type { SeenWaiter, Sight } from "./sight.ts";
 import type { Call, Statement } from "./statement.ts";
 
 /** The longest that a free lock is kept for one waiter. */
-const OFFER_MS = 3000;
+export const OFFER_MS = 3000;
 /** Ranks are counted no further: the poll of whoever stands behind is later than its refresh in any case. */
 const MAX_RANK = 100;
 
@@ -34,7 +34,7 @@ type KeyedStatement =
 export type StepStatements = Readonly<
   Record<KeyedStatement | "putLock" | "putGrant" | "putShare", Statement>
 > & {
-  /** Tells the process of a waiter; without it waiters find out by asking. */
+  /** Tells the process of a waiter, as part of the transaction; without it `woken` says whom to tell afterwards. */
   readonly wake?: Statement;
 };
 
@@ -70,7 +70,7 @@ export class LockStep {
   #restart: number | null = null;
   #changed: boolean;
   readonly #calls: Call[] = [];
-  readonly #woken: string[] = [];
+  readonly #woken: SeenWaiter[] = [];
 
   constructor(sql: StepStatements, key: string, grantId: string, sight: Sight) {
     const { lock } = sight;
@@ -109,7 +109,7 @@ export class LockStep {
   }
 
   /** Whose turn has come by this step. */
-  get woken(): readonly string[] {
+  get woken(): readonly SeenWaiter[] {
     return this.#woken;
   }
 
@@ -352,10 +352,11 @@ export class LockStep {
     return { statement: this.#sql.putLock, args };
   }
 
-  #wake({ channel, grant }: SeenWaiter): void {
+  #wake(waiter: SeenWaiter): void {
     const { wake } = this.#sql;
+    const { channel, grant } = waiter;
     if (wake !== undefined) this.#calls.push({ statement: wake, args: [channel, grant] });
-    this.#woken.push(grant);
+    this.#woken.push(waiter);
   }
 
   #offerOf(waiter: SeenWaiter | undefined): number {

@@ -51,8 +51,12 @@ export class Session {
         cause: this.#ended,
       });
     return await new Promise<T>((resolve, reject) => {
-      this.#fail = reject;
       const left = Math.max(0, dueAt - this.#clock.mono());
+      // Not every client library tells what is under way that its session was destroyed.
+      this.#fail = (error) => {
+        timer.cancel();
+        reject(error);
+      };
       const timer = this.#clock.timer(left, () => {
         this.end(new LinkError(`${database} did not answer in time`, { sent: true, late: true }));
       });
