@@ -24,7 +24,7 @@ export function parseMysqlUrl(rest: string, query: URLSearchParams): MysqlUrl {
  */
 export async function mysqlClient(url: string): Promise<MysqlClient> {
   const client = await installed<MysqlClient>(async () => {
-    const { createPool } = await import("mysql2/promise");
+    const { createPool } = await import("mysql2");
     return createPool(url);
   });
   if (client !== undefined) return client;

@@ -8,7 +8,7 @@ interface Connection {
   readonly stream: { destroy(): void };
   query(
     options: object,
-    done: (error: unknown, results: unknown, fields: unknown) => void,
+    done: (error: Error | null, results: unknown, fields: unknown) => void,
   ): unknown;
   on(event: string, listener: (...args: never[]) => void): unknown;
   destroy(): void;
@@ -52,7 +52,7 @@ class MysqlWire implements Wire {
       this.#connection.query(
         { sql: text, rowsAsArray: true, typeCast: asText },
         (error, results, fields) => {
-          if (error === null || error === undefined) resolve(resultsOf(results, fields));
+          if (error === null) resolve(resultsOf(results, fields));
           else reject(error);
         },
       );
@@ -99,7 +99,7 @@ export async function dialerOf(address: Settings): Promise<Dialer> {
         resolve(new MysqlWire(made));
       });
       // An `error` event that nobody hears would end the process.
-      made.on("error", (error: unknown) => {
+      made.on("error", (error: Error) => {
         cause ??= error;
         made.stream.destroy();
         reject(error);
