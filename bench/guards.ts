@@ -10,7 +10,8 @@ import { memoryDriver } from "ringfence/memory";
 import { PostgresServer } from "../test/fixtures/postgres-server.ts";
 import { compare, now } from "./harness.ts";
 
-const RUN_MS = 250;
+const RUN_MS = 25;
+const SLICES = 10;
 const PAIRS = 15;
 const ROWS = 64;
 const STATEMENTS = 6;
@@ -23,7 +24,14 @@ async function rate(cycle: (i: number) => unknown): Promise<number> {
   return (cycles / (now() - started)) * 1000;
 }
 
-const words = { ours: "guarded", theirs: "plain", unit: "a second", pairs: PAIRS, warmUps: 4 };
+const words = {
+  ours: "guarded",
+  theirs: "plain",
+  unit: "a second",
+  pairs: PAIRS,
+  slices: SLICES,
+  warmUps: 40,
+};
 const ONE = "ratio at least 0.95";
 const SIX = "ratio at least 0.8";
 const COLUMNS = "fence_token bigint, fence_grant text, fence_scope text";

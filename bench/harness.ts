@@ -22,6 +22,8 @@ interface Words {
   readonly target: string;
   /** How many pairs; at least 9. */
   readonly pairs?: number;
+  /** How many runs of each side, in turns, make one figure of a pair; 1 by default. A disk stalls for longer than a run. */
+  readonly slices?: number;
   /** Unmeasured runs of each side before the first pair; 1 by default. */
   readonly warmUps?: number;
   /** Digits behind the point; 0 by default. */
@@ -64,10 +66,19 @@ export async function compare(words: Words, sides: Sides): Promise<number> {
     await sides.theirs();
   }
   const [ours, theirs]: [number[], number[]] = [[], []];
+  const slices = words.slices ?? 1;
   for (let pair = 0; pair < pairs; pair += 1) {
-    if (pair % 2 === 0) ours.push(await sides.ours());
-    theirs.push(await sides.theirs());
-    if (pair % 2 === 1) ours.push(await sides.ours());
+    let [our, their] = [0, 0];
+    for (let slice = 0; slice < slices; slice += 1) {
+      const first = (pair + slice) % 2 === 0;
+      if (first) our += await sides.ours();
+      their += await sides.theirs();
+      if (!first) our += await sides.ours();
+      // A subject that never waits would keep timers from running.
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    ours.push(our / slices);
+    theirs.push(their / slices);
   }
   const ratios = ours.map((value, i) => value / (theirs[i] ?? NaN));
   const row = (name: string, values: readonly number[], places: number): void => {

@@ -5,7 +5,8 @@ import { memoryDriver } from "ringfence/memory";
 import { compare, figure, now, say, shares } from "./harness.ts";
 
 // Short runs and many of them: a busy machine gives and takes the processor in slices of some milliseconds.
-const RUN_MS = 100;
+const RUN_MS = 20;
+const SLICES = 10;
 const PAIRS = 25;
 const WAITERS = 32;
 const LEASES = 100_000;
@@ -58,6 +59,7 @@ await compare(
     unit: "cycles a second",
     target: "ratio at least 0.5",
     pairs: PAIRS,
+    slices: SLICES,
     warmUps: 10,
   },
   { ours: async () => await alone(ours), theirs: async () => await alone(theirs) },
@@ -72,6 +74,7 @@ await compare(
     unit: "cycles a second",
     target: "ratio at least 0.5",
     pairs: PAIRS,
+    slices: SLICES,
     warmUps: 10,
   },
   {

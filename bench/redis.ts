@@ -99,8 +99,9 @@ async function handOffs(name: string, locks: readonly Lock[]): Promise<void> {
     free = now();
     await giveBack();
   });
-  const told = await server.count();
   await new Promise((resolve) => setTimeout(resolve, 10 * locks.length + 100));
+  // From here on: all have asked, what is counted are the hand-offs.
+  const told = await server.count();
   free = now();
   await first?.();
   await Promise.all(work);
@@ -139,7 +140,9 @@ async function crowd({ name, library, take }: Lock): Promise<void> {
 async function held(library: Lock["library"]): Promise<void> {
   const locks = manager(library);
   for (let at = 0; at < LEASES; at += 250)
-    await Promise.all(Array.from({ length: 250 }, async (_, i) => locks.acquire(`held-${library}-${at + i}`)));
+    await Promise.all(
+      Array.from({ length: 250 }, async (_, i) => locks.acquire(`held-${library}-${at + i}`)),
+    );
   await new Promise((resolve) => setTimeout(resolve, RENEW_MS));
   const [cpu, started] = [process.cpuUsage(), now()];
   await new Promise((resolve) => setTimeout(resolve, 2 * RENEW_MS));

@@ -10,7 +10,8 @@ import { compare, figure, median, now, quantile, say, shares } from "./harness.t
 import { rawCycle } from "./sqlite-raw.ts";
 import type { Order, Report } from "./sqlite-worker.ts";
 
-const RUN_MS = 150;
+const RUN_MS = 20;
+const SLICES = 10;
 const PAIRS = 15;
 const WAITERS = 32;
 const PROCESSES = 4;
@@ -73,7 +74,8 @@ await compare(
     unit: "cycles a second",
     target: "ratio at least 0.8",
     pairs: PAIRS,
-    warmUps: 5,
+    slices: SLICES,
+    warmUps: 40,
   },
   {
     ours: async () => await rate(async () => (await locks.acquire("raw")).release()),
@@ -89,7 +91,8 @@ await compare(
     unit: "cycles a second",
     target: "ratio at least 10",
     pairs: PAIRS,
-    warmUps: 5,
+    slices: SLICES,
+    warmUps: 40,
   },
   { ours: hot, theirs: async () => await rate(raw.cycle) },
 );

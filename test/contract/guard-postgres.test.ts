@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, it } from "vitest";
 import { describeGuardContract } from "../../src/testing/index.ts";
+import { PgBouncer } from "../fixtures/pgbouncer.ts";
 import { describePostgres, PostgresServer } from "../fixtures/postgres-server.ts";
 import {
   type Client,
@@ -12,12 +13,15 @@ import {
 describePostgres("over PostgreSQL", () => {
   const opened: (() => Promise<void>)[] = [];
   let server: PostgresServer;
+  let bouncer: PgBouncer;
 
   beforeAll(async () => {
     server = await PostgresServer.start();
+    bouncer = await PgBouncer.start(server, "transaction", 8);
   });
   afterAll(async () => {
     for (const close of opened) await close();
+    await bouncer.stop();
     await server.stop();
   });
 
@@ -36,5 +40,19 @@ describePostgres("over PostgreSQL", () => {
   describeGuardContract(
     { describe, it },
     postgresFixture("postgres (postgres)", world(postgresJsClient)),
+  );
+  describeGuardContract(
+    { describe, it },
+    postgresFixture(
+      "postgres (pg, through a pooler that changes its sessions)",
+      world((to) => pgClient(to, bouncer.url)),
+    ),
+  );
+  describeGuardContract(
+    { describe, it },
+    postgresFixture(
+      "postgres (postgres, through a pooler that changes its sessions)",
+      world((to) => postgresJsClient(to, bouncer.url)),
+    ),
   );
 });

@@ -113,7 +113,7 @@ export async function ringfence(
 }
 
 /** Waits until something is true; generous, since other tests run at the same time. */
-export async function until(what: () => boolean, timeoutMs = 10_000): Promise<void> {
+export async function until(what: () => boolean, timeoutMs = 30_000): Promise<void> {
   const startedMs = performance.now();
   while (!what()) {
     if (performance.now() - startedMs > timeoutMs)

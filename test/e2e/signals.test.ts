@@ -74,7 +74,7 @@ describe("a lost lease", () => {
     const ended = await wrapper.ended;
     expect(ended.code).toBe(79);
     expect(ended.stderr).toContain("--max-hold");
-    expect(ended.tookMs).toBeLessThan(5000);
+    expect(ended.tookMs).toBeLessThan(20_000);
     expect((await ringfence(["run", "hold", "-n", "--", "true"], { env })).code).toBe(0);
   });
 
@@ -126,7 +126,7 @@ describe("a lost lease", () => {
     const args = ["run", "full", "--ttl", "1s", "--max-hold", "300ms", "--", "sleep", "30"];
     const ended = await start(args, { env, stdio: ["ignore", "ignore", full] }).ended;
     expect(ended.code).toBe(79);
-    expect(ended.tookMs).toBeLessThan(6000);
+    expect(ended.tookMs).toBeLessThan(20_000);
   });
 
   it("is dealt with although nobody reads our stderr: a full socket", async () => {
@@ -151,9 +151,9 @@ describe("a wrapper that is killed", () => {
     process.kill(wrapper.pid, "SIGKILL");
     const killedMs = performance.now();
     await wrapper.ended;
-    await until(() => !alive(pid), 2000);
+    await until(() => !alive(pid), 10_000);
     expect((await waiter.ended).stdout).toBe("mine\n");
-    expect(performance.now() - killedMs).toBeLessThan(ttlMs + 1000);
+    expect(performance.now() - killedMs).toBeLessThan(ttlMs + 5000);
   });
 
   it("closes the descriptor that --watch-fd gave to the child", async () => {

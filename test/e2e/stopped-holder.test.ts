@@ -50,4 +50,4 @@ it("a holder that was stopped past its lease: child ended, exit 79, its guarded 
     `${older} refused ERR_STALE_TOKEN`,
     `${newer} wrote`,
   ]);
-}, 60_000);
+}, 120_000);

@@ -35,7 +35,7 @@ it("a rejection that nobody handles is written down, so that the next test means
 });
 
 it("no command leaves one, however it ends", async () => {
-  const holder = start(["run", "x", "--", "sh", "-c", "echo in; exec sleep 30"], { env: watched });
+  const holder = start(["run", "x", "--", "sh", "-c", "echo in; exec sleep 300"], { env: watched });
   await until(() => holder.stdout() !== "");
   expect(
     await Promise.all([

@@ -68,7 +68,7 @@ it("a loop that blocks past the ttl loses the lease once, in the same tick, and 
     outcome: { value: 42 },
   });
   // Without tries to give back what is gone; the machine may be busy.
-  expect(rejectedMs).toBeLessThan(1000);
+  expect(rejectedMs).toBeLessThan(3000);
   expect(await stalled.ended).toEqual({ code: 0, stderr: "" });
   // The library takes no signal for itself (B89).
   expect(listeners).toEqual([0, 0, 0]);

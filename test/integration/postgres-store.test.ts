@@ -186,11 +186,18 @@ describePostgres("what doctor is told of PostgreSQL", () => {
     await expect(refused.acquire("job")).rejects.toThrow(/fsync is off/);
   });
 
-  it("a standby is refused, and an asynchronous one is told of", async () => {
+  it("a standby is refused, an asynchronous one is told of, and one that commits wait for is sound", async () => {
     const server = stopAfter(await PostgresServer.start({ fsync: "on", wal_level: "replica" }));
     await probe(server.port);
     const standby = stopAfter(await server.startStandby());
     expect((await probe(standby.port)).get("role")?.verdict).toBe("refuse");
     expect((await probe(server.port)).get("standbys")?.verdict).toBe("warn");
+    await server.query("ALTER SYSTEM SET synchronous_standby_names = '*'");
+    await server.query("SELECT pg_reload_conf()");
+    const standbys = async (): Promise<Finding | undefined> =>
+      (await probe(server.port)).get("standbys");
+    await expect
+      .poll(standbys, { timeout: 15_000 })
+      .toEqual({ name: "standbys", value: "synchronous: *", verdict: "ok" });
   });
 });

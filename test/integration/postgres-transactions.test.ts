@@ -1,6 +1,8 @@
+import { createRequire } from "node:module";
 import { Kysely, PostgresDialect } from "kysely";
 import postgres from "postgres";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { debit, debitNow } from "../../examples/debit.ts";
 import {
   LockNotAvailableError,
   tryRowLock,
@@ -10,6 +12,18 @@ import {
 } from "../../src/drivers/postgres/index.ts";
 import { InvalidArgumentError, UnsupportedError } from "../../src/index.ts";
 import { describePostgres, PostgresServer } from "../fixtures/postgres-server.ts";
+
+/** A database of Drizzle, which only the tests install. */
+interface Drizzle {
+  transaction<T>(body: (tx: UserTransaction) => Promise<T>): Promise<T>;
+}
+
+/** `over`: `"node-postgres"` or `"postgres-js"`, and a client of that library. */
+function drizzle(over: string, client: unknown): Drizzle {
+  const load = createRequire(new URL("../servers/package.json", import.meta.url));
+  const made = load(`drizzle-orm/${over}`) as { drizzle(client: unknown): Drizzle };
+  return made.drizzle(client);
+}
 
 /** Runs `body` in a transaction of one library, which commits it. */
 type Begin = <T>(body: (transaction: UserTransaction) => Promise<T>) => Promise<T>;
@@ -21,7 +35,7 @@ describePostgres("locks of a transaction on PostgreSQL", () => {
   beforeAll(async () => {
     server = await PostgresServer.start();
     await server.query("CREATE TABLE accounts (id int PRIMARY KEY, balance int NOT NULL)");
-    await server.query("INSERT INTO accounts SELECT i, 0 FROM generate_series(1, 20) AS i");
+    await server.query("INSERT INTO accounts SELECT i, 0 FROM generate_series(1, 30) AS i");
     const pool = server.pool();
     const sql = postgres(server.url, { max: 10, onnotice: () => undefined });
     const db = new Kysely<object>({ dialect: new PostgresDialect({ pool: server.pool() }) });
@@ -46,13 +60,17 @@ describePostgres("locks of a transaction on PostgreSQL", () => {
     };
     begins["postgres.js"] = async (body) => (await sql.begin(async (tx) => body(tx))) as never;
     begins["kysely"] = async (body) => db.transaction().execute(async (tx) => body(tx));
+    const [overPg, overJs] = [drizzle("node-postgres", pool), drizzle("postgres-js", sql)];
+    begins["drizzle on pg"] = async (body) => overPg.transaction(body);
+    begins["drizzle on postgres.js"] = async (body) => overJs.transaction(body);
   });
   afterAll(async () => {
     for (const end of ends) await end();
     await server.stop();
   });
 
-  for (const [at, library] of ["pg", "postgres.js", "kysely"].entries()) {
+  const libraries = ["pg", "postgres.js", "kysely", "drizzle on pg", "drizzle on postgres.js"];
+  for (const [at, library] of libraries.entries()) {
     const begin: Begin = async (body) => {
       const chosen = begins[library];
       if (chosen === undefined) throw new Error(`no ${library}`);
@@ -104,6 +122,20 @@ describePostgres("locks of a transaction on PostgreSQL", () => {
       expect(order).toEqual(["first in", "first ends", "second in"]);
     });
 
+    it(`examples/debit.ts overdraws no account (${library})`, async () => {
+      const { id } = row(4).where;
+      await server.query("UPDATE accounts SET balance = 7 WHERE id = $1", [id]);
+      const take = async (): Promise<unknown> =>
+        begin(async (tx) => debit(tx, id, 2, async (left) => update(tx, id, left)));
+      const outcomes = await Promise.all(Array.from({ length: 6 }, take));
+      expect(outcomes.filter((outcome) => outcome !== "too little").sort()).toEqual([1, 3, 5]);
+      await begin(async (one) => {
+        await debit(one, id, 1, async (left) => update(one, id, left));
+        const now = begin(async (two) => debitNow(two, id, 1, async () => undefined));
+        expect(await now).toBe("busy");
+      });
+    });
+
     it(`a busy row is told at once, and the transaction goes on (${library})`, async () => {
       await begin(async (one) => {
         await withRowLock(one, row(2), async () => undefined);
@@ -122,7 +154,8 @@ describePostgres("locks of a transaction on PostgreSQL", () => {
     const client = await pool.connect();
     const sql = postgres(server.url, { max: 1 });
     const db = new Kysely<object>({ dialect: new PostgresDialect({ pool }) });
-    const none: unknown[] = [pool, client, sql, db, {}];
+    const orms = [db, drizzle("node-postgres", pool), drizzle("postgres-js", sql)];
+    const none: unknown[] = [pool, client, sql, ...orms, {}];
     for (const each of none)
       await expect(
         withAdvisoryXact(each as UserTransaction, "job", async () => undefined),
@@ -150,6 +183,7 @@ describePostgres("locks of a transaction on PostgreSQL", () => {
 async function update(transaction: UserTransaction, id: number, balance: number): Promise<void> {
   const text = `UPDATE accounts SET balance = ${balance} WHERE id = ${id}`;
   if ("unsafe" in transaction) await transaction.unsafe(text, []);
+  else if ("execute" in transaction) await transaction.execute(text as never);
   else if ("query" in transaction) await transaction.query(text, []);
   else {
     const { CompiledQuery } = await import("kysely");

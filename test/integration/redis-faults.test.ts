@@ -107,7 +107,7 @@ describeRedis("Redis under faults", () => {
       await server.kill();
       const begun = performance.now();
       await expect(manager.acquire("job", { wait: 500 })).rejects.toThrow(BackendUnavailableError);
-      expect(performance.now() - begun).toBeLessThan(1500);
+      expect(performance.now() - begun).toBeLessThan(5000);
       await server.restart();
       await manager.inspect("job");
       await new Promise((resolve) => setTimeout(resolve, 300));
@@ -147,7 +147,7 @@ describeRedis("Redis under faults", () => {
       await lease.release();
       const begun = performance.now();
       await (await waiting).release();
-      expect(performance.now() - begun).toBeLessThan(1200);
+      expect(performance.now() - begun).toBeLessThan(4000);
     });
 
     it(`what the server says is told by its code, at once where asking again is vain (${library.name})`, async () => {

@@ -243,7 +243,7 @@ it("ten thousand names leave no more behind than a thousand", async () => {
   expect(late.bytes).toBeLessThan(early.bytes + 1024 * 1024);
   db.close();
   await bench.close();
-}, 60_000);
+}, 120_000);
 
 it("another boot voids leases on a local file, and successors learn of it", async () => {
   const bench = new Bench();

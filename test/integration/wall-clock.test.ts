@@ -101,6 +101,6 @@ describe.runIf(canMoveWallClocks())("a step of the wall clock under running proc
     holder.finish();
     const { mono: released } = await holder.first("released");
     const { mono: got } = await waiter.first("got");
-    expect(got - released).toBeLessThan(2000);
+    expect(got - released).toBeLessThan(5000);
   });
 });

@@ -9,6 +9,7 @@ import {
 import { History, type NewEv } from "../../src/lab/history.ts";
 import { cleanHistory, rndOf, TTL } from "./clean-history.ts";
 import { MUTATORS } from "./mutators.ts";
+import { handedOnAndLapsed } from "./scenes.ts";
 
 const soak = process.env["RINGFENCE_SOAK"] === "1";
 const HISTORIES = soak ? 100_000 : 800;
@@ -73,4 +74,10 @@ describe("the checkers", () => {
         expect(caught).toBe(applied);
       });
   });
+});
+
+it("P12 counts a lease that was handed on from its record's last renewal, not from when its caller asked", () => {
+  const verdict = (grantedS: number) => CHECKERS.P12.check(handedOnAndLapsed(grantedS), OPTIONS);
+  expect(verdict(10.2)).toMatchObject({ verdict: true, judged: 3 });
+  expect(verdict(9.9).violations[0]?.sentence).toMatch(/B \(35\) was granted "stock" by 9.9 s/);
 });

@@ -15,7 +15,7 @@ async function survives({ killer, tamper }: Mutant): Promise<boolean> {
 
 it.each(MUTANTS.map((mutant) => [mutant.name, mutant.killer, mutant] as const))(
   "a wrong driver is noticed: %s (%s)",
-  { timeout: 30_000 },
+  { timeout: 90_000 },
   async (_name, _killer, mutant) => {
     expect(await survives(mutant)).toBe(false);
   },

@@ -49,7 +49,7 @@ beforeAll(async () => {
     });
   });
   redis = new Redis({ port, host: "127.0.0.1", maxRetriesPerRequest: 0 });
-}, 20_000);
+}, 90_000);
 
 afterAll(async () => {
   redis.disconnect();
@@ -100,7 +100,7 @@ function commandOf(random: FakeRandom): RedisCommand {
   ]);
 }
 
-it("the model answers as redis-server does, command by command", { timeout: 20_000 }, async () => {
+it("the model answers as redis-server does, command by command", { timeout: 90_000 }, async () => {
   await redis.flushall();
   const state: RedisState = { keys: new Map() };
   const random = new FakeRandom(11);

@@ -4,7 +4,7 @@ import { EXIT_CODES, list, run } from "../../src/lab/index.ts";
 describe("every scenario, in its three arms", () => {
   it.each(list().map((scenario) => [scenario.id, scenario.name, scenario] as const))(
     "%s %s: comes out as it says in each arm, the same on every run",
-    { timeout: 20_000 },
+    { timeout: 90_000 },
     async (id, _name, scenario) => {
       const [result] = await run([id]);
       const { naive, fence, ringfence } = result!.arms;

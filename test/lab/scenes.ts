@@ -55,3 +55,32 @@ export function claimed(): History {
     { s: 12.6, ...B, op: 6, k: "event", f: "write", res: X, from: 7, ver: 9, accepted: true },
   ]);
 }
+
+/**
+ * A hands its lease on to a caller of its own, who asked late; it is renewed no more and lapses by the ttl of the one
+ * record that both had. B is granted by `grantedS` seconds.
+ */
+export function handedOnAndLapsed(grantedS: number): History {
+  const next = { ...A, token: 34n };
+  return sceneOf("hand-off", [
+    { s: 0, ...A, op: 1, k: "invoke", f: "acquire", ttl: 10 * S },
+    { s: 0.1, ...A, op: 1, k: "ok", f: "acquire", ttl: 10 * S, deadline: 9.5 * S },
+    { s: 4, ...next, op: 2, k: "invoke", f: "acquire", ttl: 10 * S },
+    { s: 5, ...A, op: 3, k: "invoke", f: "release" },
+    { s: 5, ...A, op: 3, k: "ok", f: "release" },
+    { s: 5, ...next, op: 2, k: "ok", f: "acquire", ttl: 10 * S, deadline: 9.5 * S },
+    { s: 6, ...B, token: 35n, op: 4, k: "invoke", f: "acquire", ttl: 10 * S },
+    {
+      s: grantedS,
+      ...B,
+      token: 35n,
+      op: 4,
+      k: "ok",
+      f: "acquire",
+      ttl: 10 * S,
+      deadline: 19.7 * S,
+    },
+    { s: 12, ...B, token: 35n, op: 5, k: "invoke", f: "release" },
+    { s: 12.1, ...B, token: 35n, op: 5, k: "ok", f: "release" },
+  ]);
+}

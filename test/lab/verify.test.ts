@@ -61,7 +61,7 @@ function linesIn(text: string): Line[][] {
 }
 
 describe("a history that managers recorded", () => {
-  it("is held when the managers worked as they promise", { timeout: 20_000 }, async () => {
+  it("is held when the managers worked as they promise", { timeout: 90_000 }, async () => {
     await work();
     const { exit, verdicts, warnings, events, header } = await verifyFile(file);
     expect(

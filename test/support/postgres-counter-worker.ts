@@ -15,12 +15,8 @@ export interface PostgresCounterOrder {
 
 const order = JSON.parse(process.argv[2] ?? "{}") as PostgresCounterOrder;
 const pool = new Pool({ connectionString: order.url, max: 2 });
-// The user's own pool: its sessions are ended too, and an error that nobody hears would end the process. For a moment after
-// it has connected, a client of a pool has no listener of anybody's.
+// The user's own pool: its idle sessions are ended too, and an error that nobody hears would end the process.
 pool.on("error", () => undefined);
-pool.on("connect", (fresh) => {
-  fresh.on("error", () => undefined);
-});
 const client = order.library === "pg" ? pool : postgres(order.url);
 // Anything that the driver left unheard would end this process with another code than 0.
 const locks = createLockManager(postgresDriver(client), { ttl: 2000, trustSettings: true });

@@ -24,9 +24,12 @@ export interface Client<Db, Tx> {
 export type Sql = postgres.Sql;
 export type SqlTx = postgres.ReservedSql | postgres.TransactionSql;
 
-/** A pool of `pg`. */
-export function pgClient(server: PostgresServer): Client<Pool, PoolClient> {
-  const pool = server.pool({ max: 8 });
+/** A pool of `pg`; `url`: where it connects, the server itself by default. */
+export function pgClient(
+  server: PostgresServer,
+  url: string = server.url,
+): Client<Pool, PoolClient> {
+  const pool = server.pool({ max: 8, connectionString: url });
   const begin = async (): Promise<OpenTransaction<PoolClient>> => {
     const tx = await pool.connect();
     await tx.query("BEGIN");
@@ -59,9 +62,13 @@ export function pgClient(server: PostgresServer): Client<Pool, PoolClient> {
   };
 }
 
-/** The `sql` of `postgres`. */
-export function postgresJsClient(server: PostgresServer): Client<Sql, SqlTx> {
-  const sql = postgres(server.url, { max: 8, onnotice: () => undefined });
+/** The `sql` of `postgres`; `url` as above, and elsewhere without prepared statements. */
+export function postgresJsClient(
+  server: PostgresServer,
+  url: string = server.url,
+): Client<Sql, SqlTx> {
+  const prepare = url === server.url;
+  const sql = postgres(url, { max: 8, prepare, onnotice: () => undefined });
   return {
     db: sql,
     query: async (tx, text, values) => [

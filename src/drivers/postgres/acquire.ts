@@ -4,7 +4,7 @@ import { decide, exchangeFrom, KEEP_FAR_MS, KEEP_NEAR_MS, type Placed } from "..
 import type { Connection } from "./connection.ts";
 import { sqlState } from "./errors.ts";
 import type { Statements } from "./sql-parts.ts";
-import { inStep } from "./step.ts";
+import { atOnce, inStep } from "./step.ts";
 
 /** What an ask needs beside itself. */
 export interface Asking {
@@ -14,13 +14,17 @@ export interface Asking {
   readonly dueAt: number;
   /** Where this process is woken; "" where it cannot be. */
   readonly channel: string;
+  /** It was just told that it has an offer. */
+  readonly woken: boolean;
 }
 
 /** Any ask: as one statement where nobody contends or nothing has changed, else as a step. */
 export async function attempt(at: Asking, ask: Ask): Promise<Answer & { readonly ahead?: number }> {
   if (ask.join === "kept") {
-    const waits = await refresh(at, ask);
+    const waits = at.woken ? null : await refresh(at, ask);
     if (waits !== null) return waits;
+    const grant = await takeOffer(at, ask);
+    if (grant !== null) return grant;
   } else if (ask.mode === "exclusive" && ask.tokens === 1 && ask.above === undefined) {
     const grant = await grantIdle(at, ask);
     if (grant !== null) return grant;
@@ -48,6 +52,20 @@ async function grantIdle(at: Asking, ask: Ask): Promise<Granted | null> {
     if (sqlState(error) === "40001") return null;
     throw error;
   }
+}
+
+/** `null` unless the free lock is offered to this waiter, and there is nothing else to it. */
+async function takeOffer(at: Asking, ask: Ask): Promise<Granted | null> {
+  if (ask.mode !== "exclusive" || ask.above !== undefined) return null;
+  const { connection, sql, key, dueAt } = at;
+  const { grantId, holder, ttlMs, lockDelayMs, tokens } = ask;
+  const args = [key, grantId, holder, ms(ttlMs), ms(lockDelayMs), String(tokens)];
+  const call = { statement: sql.takeOffer, args };
+  const row = await atOnce(connection, sql, call, "granted", dueAt);
+  if (row === undefined) return null;
+  const [, first = "", previous = "", abandoned] = row.split("|");
+  const before = previous === "" ? null : BigInt(previous);
+  return granted(ask, { first: BigInt(first), count: tokens }, abandoned === "t", before);
 }
 
 /** The ask of a waiter while an exclusive lease runs; `null` when there is more to it. */

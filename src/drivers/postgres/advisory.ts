@@ -307,8 +307,14 @@ class AdvisoryBackend implements Backend {
   async #beats({ connection, key }: Held, dueAt: number): Promise<boolean> {
     if (!connection.open) return false;
     const call = { statement: this.#sql.heartbeat, args: [key] };
-    const [row] = await connection.run(call, dueAt);
-    return row === "true";
+    try {
+      const [row] = await connection.run(call, dueAt);
+      return row === "true";
+    } catch (error) {
+      // A session that the server has ended may say so only now, and it is not used again.
+      if (connection.open) throw error;
+      return false;
+    }
   }
 
   #drop(grantId: string): void {

@@ -41,7 +41,7 @@ import { type Asking, attempt, exchange } from "./acquire.ts";
 import { type Dialer, dialerOf, type PostgresClient } from "./client.ts";
 import { type Connection, DATABASE, dial } from "./connection.ts";
 import { asPostgresError } from "./errors.ts";
-import { releaseAll, renewAll, revoke } from "./give-back.ts";
+import { type Giving, releaseAll, renewAll, revoke } from "./give-back.ts";
 import { isDirect } from "./greeting.ts";
 import { tableGuarantees } from "./guarantees.ts";
 import { type Checked, checkOptions, type PostgresDriverOptions } from "./options.ts";
@@ -67,6 +67,8 @@ const DEAF_POLL_MS = 150;
 const DEAF_POLL_MAX_MS = 20_000;
 /** How long the first waiter of a process is not answered while the process begins to listen, in milliseconds. */
 const LISTEN_MS = 500;
+/** How many leases that came out of a queue are known as such: a release of any other may take a message more. */
+const FROM_QUEUE_MAX = 1000;
 
 /**
  * A driver that keeps leases in tables, with the settings of a client of `pg` or `postgres` (postgres.js). It opens
@@ -120,6 +122,10 @@ class PostgresBackend implements Backend {
   readonly #sweeper: Sweeper;
   /** Entries of this process in the queues: all are told to ask again when notifications may have been lost. */
   readonly #queued = new Set<string>();
+  /** Those of them that were told to ask, and have not asked since. */
+  readonly #woken = new Set<string>();
+  /** Leases that came out of a queue: of the last ones, since a lost lease is never given back. */
+  readonly #fromQueue = new Set<string>();
   #pooled = false;
   #closed = false;
 
@@ -149,7 +155,9 @@ class PostgresBackend implements Backend {
       channel: this.#channel,
       greet: async (connection, dueAt) => this.#greet(connection, dueAt),
       onMessage: (grantId) => {
-        if (!this.#closed) context.notify({ kind: "wake", grantId });
+        if (this.#closed) return;
+        if (this.#queued.has(grantId)) this.#woken.add(grantId);
+        context.notify({ kind: "wake", grantId });
       },
       onListening: () => {
         for (const grantId of this.#queued) context.notify({ kind: "wake", grantId });
@@ -168,18 +176,22 @@ class PostgresBackend implements Backend {
 
   async attempt(ask: Ask, io: Io): Promise<Answer> {
     const dueAt = this.#dueAt(io);
-    const begun = ask.join === "no" ? undefined : this.#wakes.start();
-    const use = async (asked: Ask): ReturnType<typeof attempt> =>
-      this.#use(dueAt, async (connection) =>
-        attempt(this.#asking(connection, ask.name, dueAt), asked),
+    const listens = this.#wakes.listening;
+    const begun = listens || ask.join === "no" ? undefined : this.#wakes.start();
+    const use = async (asked: Ask): ReturnType<typeof attempt> => {
+      const woken = this.#woken.delete(ask.grantId);
+      return await this.#use(dueAt, async (connection) =>
+        attempt({ ...this.#asking(connection, ask.name, dueAt), woken }, asked),
       );
+    };
     let answer = await use(ask);
     const deaf = !this.#wakes.listening;
     // What it was told before it listened is lost.
     if (begun !== undefined && deaf && isQueued(answer) && (await this.#listensSoon(begun)))
       answer = await use({ ...ask, join: "kept" });
     if (answer.kind !== "busy" || !answer.queued) {
-      this.#queued.delete(ask.grantId);
+      if (this.#queued.delete(ask.grantId) && answer.kind === "granted")
+        this.#rememberQueue(ask.grantId);
       return answer;
     }
     this.#queued.add(ask.grantId);
@@ -192,16 +204,20 @@ class PostgresBackend implements Backend {
     const dueAt = this.#dueAt(io);
     return await this.#use(
       dueAt,
-      async (connection) => renewAll({ ...this.#giving(connection, dueAt) }, grants),
+      async (connection) => renewAll(this.#giving(connection, dueAt), grants),
       true,
     );
   }
 
   async release(grants: readonly GrantRef[], io: Io): Promise<readonly Release[]> {
     const dueAt = this.#dueAt(io);
-    for (const { grantId } of grants) this.#queued.delete(grantId);
+    for (const { grantId } of grants) {
+      this.#queued.delete(grantId);
+      this.#woken.delete(grantId);
+    }
+    const queued = (grantId: string): boolean => this.#fromQueue.delete(grantId);
     const releases = await this.#use(dueAt, async (connection) =>
-      releaseAll(this.#giving(connection, dueAt), grants),
+      releaseAll(this.#giving(connection, dueAt), grants, queued),
     );
     this.#sweeper.released(grants.length);
     return releases;
@@ -268,10 +284,18 @@ class PostgresBackend implements Backend {
 
   #asking(connection: Connection, name: string, dueAt: number): Asking {
     const key = this.#keyOf(name);
-    return { connection, sql: this.#sql, key, dueAt, channel: this.#channel };
+    return { connection, sql: this.#sql, key, dueAt, channel: this.#channel, woken: false };
   }
 
-  #giving(connection: Connection, dueAt: number): Parameters<typeof releaseAll>[0] {
+  #rememberQueue(grantId: string): void {
+    this.#fromQueue.add(grantId);
+    for (const oldest of this.#fromQueue) {
+      if (this.#fromQueue.size <= FROM_QUEUE_MAX) break;
+      this.#fromQueue.delete(oldest);
+    }
+  }
+
+  #giving(connection: Connection, dueAt: number): Giving {
     const keyOf = (name: string): string => this.#keyOf(name);
     return { connection, sql: this.#sql, keyOf, dueAt };
   }

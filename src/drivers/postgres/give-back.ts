@@ -1,10 +1,10 @@
 import type { GrantRef, Release, Renewal } from "../../core/driver.ts";
-import { ms } from "../sql/lock-step.ts";
+import { ms, OFFER_MS } from "../sql/lock-step.ts";
 import { reasonOf, releaseIn, revokeIn } from "../sql/steps.ts";
 import type { Connection } from "./connection.ts";
 import { asPostgresError } from "./errors.ts";
 import type { Statements } from "./sql-parts.ts";
-import { inStep } from "./step.ts";
+import { atOnce, inStep } from "./step.ts";
 
 const RELEASED = { kind: "released" } as const;
 
@@ -69,22 +69,43 @@ function listed(at: Giving, wanted: readonly Numbered[]): string {
   );
 }
 
-/** Gives back leases and queued entries: at once where nobody waits, else each in a step. Answers in the order given. */
+/**
+ * Gives back leases and queued entries: at once where nobody waits, else each in a transaction. `queued` says of a lease
+ * that it came out of a queue, where others are likely to wait by now. Answers in the order given.
+ */
 export async function releaseAll(
   at: Giving,
   refs: readonly GrantRef[],
+  queued: (grantId: string) => boolean,
+): Promise<readonly Release[]> {
+  const [only] = refs;
+  // The usual one: no lists are made for it.
+  if (only !== undefined && refs.length === 1) {
+    const alone = isPlain(only) && !queued(only.grantId);
+    if (alone && (await releasedSole(at, only))) return [RELEASED];
+    return await releaseEach(at, refs, new Set());
+  }
+  const alone = refs.flatMap((ref, index) =>
+    isPlain(ref) && !queued(ref.grantId) ? [{ ref, index }] : [],
+  );
+  return await releaseEach(at, refs, await releasedAtOnce(at, alone));
+}
+
+function isPlain(ref: GrantRef): boolean {
+  return ref.mode === "exclusive" && ref.refuseLateMs === undefined && ref.raiseTo === undefined;
+}
+
+/** Those that are not done yet, one after the other. */
+async function releaseEach(
+  at: Giving,
+  refs: readonly GrantRef[],
+  done: ReadonlySet<number>,
 ): Promise<readonly Release[]> {
   const answers: Release[] = refs.map(() => RELEASED);
-  const plain = refs.flatMap((ref, index) =>
-    ref.mode === "exclusive" && ref.refuseLateMs === undefined && ref.raiseTo === undefined
-      ? [{ ref, index }]
-      : [],
-  );
-  const done = await releasedAtOnce(at, plain);
   for (const [index, ref] of refs.entries()) {
     if (done.has(index)) continue;
     try {
-      answers[index] = await releaseOne(at, ref);
+      if (!isPlain(ref) || !(await handedOver(at, ref))) answers[index] = await releaseOne(at, ref);
     } catch (error) {
       answers[index] = { kind: "failed", error: asPostgresError(error) };
     }
@@ -96,17 +117,25 @@ async function releasedAtOnce(
   at: Giving,
   wanted: readonly Numbered[],
 ): Promise<ReadonlySet<number>> {
-  const { connection, sql, dueAt, keyOf } = at;
-  const [only] = wanted;
-  if (only === undefined) return new Set();
-  if (wanted.length === 1) {
-    const args = [keyOf(only.ref.name), only.ref.grantId];
-    const rows = await connection.run({ statement: sql.releaseSole, args }, dueAt);
-    return new Set(rows.length > 0 ? [only.index] : []);
-  }
+  if (wanted.length === 0) return new Set();
+  const { connection, sql, dueAt } = at;
   const args = [listed(at, wanted)];
   const rows = await connection.run({ statement: sql.releaseSoles, args }, dueAt);
   return new Set(rows.flatMap((row) => wanted[Number(row) - 1]?.index ?? []));
+}
+
+/** False, with nothing done, unless it was held and nobody waits. */
+async function releasedSole(at: Giving, { name, grantId }: GrantRef): Promise<boolean> {
+  const { connection, sql, dueAt, keyOf } = at;
+  const args = [keyOf(name), grantId];
+  return (await connection.run({ statement: sql.releaseSole, args }, dueAt)).length > 0;
+}
+
+/** False, with nothing done, when there is more to it than an exclusive lease and those who wait for it. */
+async function handedOver(at: Giving, ref: GrantRef): Promise<boolean> {
+  const { connection, sql, dueAt, keyOf } = at;
+  const call = { statement: sql.handOver, args: [keyOf(ref.name), ref.grantId, ms(OFFER_MS)] };
+  return (await atOnce(connection, sql, call, "released", dueAt)) !== undefined;
 }
 
 async function releaseOne(at: Giving, ref: GrantRef): Promise<Release> {

@@ -4,6 +4,7 @@ export { type PostgresCapabilities, postgresDriver } from "./driver.ts";
 export type { AdvisoryOptions, PostgresDriverOptions } from "./options.ts";
 export { postgresSchema } from "./schema.ts";
 export {
+  type DrizzleTransaction,
   type KyselyTransaction,
   LockNotAvailableError,
   type PgTransaction,

@@ -76,7 +76,10 @@ class PostgresJsWire implements Wire {
 }
 
 function columns(rows: Rows): readonly string[] {
-  return [...rows].map((row) => row[0] as string);
+  // Not by `map`: the library's results are a class of their own, and so would be what it makes.
+  const values: string[] = [];
+  for (const row of rows) values.push(row[0] as string);
+  return values;
 }
 
 /** What the callbacks of one instance share. */

@@ -22,7 +22,10 @@ interface Facts {
   readonly persistence: string | null;
   readonly rights: string | null;
   readonly deadRows: number | null;
-  readonly idleHolders: number;
+  /** Pids of sessions that have advisory locks and are idle in a transaction. */
+  readonly idleHolders: readonly number[];
+  /** How many have some, and do not show this role what they do. */
+  readonly hiddenHolders: number;
   readonly cache: number | null;
   readonly now: number;
 }
@@ -78,8 +81,10 @@ function question(t: Tables): string {
   WHEN NOT has_sequence_privilege(to_regclass(${t.tokens}), 'USAGE') THEN 'numbers of the sequence' END,
 'deadRows', (SELECT sum(n_dead_tup) FROM pg_stat_user_tables
   WHERE relid IN (${all.map((name) => `to_regclass(${name})`).join(", ")})),
-'idleHolders', (SELECT count(DISTINCT l.pid) FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
-  WHERE l.locktype = 'advisory' AND l.granted AND a.state LIKE 'idle in transaction%'),
+'idleHolders', (SELECT coalesce(json_agg(DISTINCT l.pid), '[]') FROM pg_locks AS l JOIN pg_stat_activity AS a
+  USING (pid) WHERE l.locktype = 'advisory' AND l.granted AND a.state LIKE 'idle in transaction%'),
+'hiddenHolders', (SELECT count(DISTINCT l.pid) FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
+  WHERE l.locktype = 'advisory' AND l.granted AND a.state IS NULL),
 'cache', (SELECT seqcache FROM pg_sequence WHERE seqrelid = to_regclass(${t.tokens})),
 'now', extract(epoch FROM clock_timestamp())::float8 * 1000)::text`;
 }
@@ -198,17 +203,25 @@ function table(facts: Facts, tables: Tables): Finding[] {
   return findings.length > 0 ? findings : [{ name, value: "there", verdict: "ok" }];
 }
 
-function holders({ idleHolders }: Facts): Finding[] {
-  if (idleHolders === 0) return [];
-  return [
-    {
-      name: "advisory locks",
-      value: `${idleHolders} held by sessions that are idle in a transaction`,
+function holders({ idleHolders, hiddenHolders }: Facts): Finding[] {
+  const name = "advisory locks";
+  const findings: Finding[] = [];
+  if (idleHolders.length > 0)
+    findings.push({
+      name,
+      value: `held by sessions that are idle in a transaction: pid ${idleHolders.slice(0, 5).join(", ")}${idleHolders.length > 5 ? ", …" : ""}`,
       verdict: "warn",
       advice:
-        "see pg_stat_activity and pg_locks; idle_in_transaction_session_timeout ends such sessions",
-    },
-  ];
+        "pg_stat_activity says whose they are, pg_terminate_backend(pid) ends one; idle_in_transaction_session_timeout ends such sessions by itself",
+    });
+  if (hiddenHolders > 0)
+    findings.push({
+      name,
+      value: `held by ${hiddenHolders} sessions of other roles, which do not show this one what they do`,
+      verdict: "ok",
+      advice: "GRANT pg_read_all_stats to this role to be told of idle ones",
+    });
+  return findings;
 }
 
 function serverClock({ now }: Facts, here: number): Finding {

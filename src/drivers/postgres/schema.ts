@@ -150,10 +150,7 @@ export async function ensureSchema(
       );
     await make(connection, tables, dueAt);
   }
-  const [format] = await connection.script(
-    `SELECT format::text FROM ${tables.meta} WHERE id = 1`,
-    dueAt,
-  );
+  const [format] = await formatOf(connection, tables, dueAt);
   if (format === undefined)
     throw config(
       `The table ${tables.meta} has no row that says its format: apply the statements of \`ringfence schema print\``,
@@ -162,6 +159,22 @@ export async function ensureSchema(
     throw config(
       `The tables of ${tables.meta} have format ${format}, made by a newer ringfence; this one knows ${FORMAT}: update it, or use another \`tablePrefix\``,
     );
+}
+
+async function formatOf(
+  connection: Connection,
+  tables: Tables,
+  dueAt: number,
+): Promise<readonly string[]> {
+  try {
+    return await connection.script(`SELECT format::text FROM ${tables.meta} WHERE id = 1`, dueAt);
+  } catch (error) {
+    if (sqlState(error) !== "42501") throw error;
+    throw config(
+      `This role may not use the tables ${tables.schema}.${tables.prefix}* (${(error as Error).message}): grant it USAGE on the schema, SELECT, INSERT, UPDATE and DELETE on the tables, and USAGE and SELECT on the sequence`,
+      error,
+    );
+  }
 }
 
 async function missing(connection: Connection, tables: Tables, dueAt: number): Promise<boolean> {

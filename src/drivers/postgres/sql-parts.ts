@@ -34,6 +34,8 @@ export interface Statements {
   readonly offer: Statement;
   readonly bury: Statement;
   readonly wake: Statement;
+  readonly handOver: Statement;
+  readonly takeOffer: Statement;
   readonly forgetDead: Statement;
   readonly inspect: Statement;
   readonly list: Statement;

@@ -28,7 +28,7 @@ export function writeSql(t: Tables): Part<Written> {
 }
 
 /** A token above everything that was given at this name, or demanded. The row is locked, so its number is above too. */
-function mint(tokens: string, above: string): string {
+export function mint(tokens: string, above: string): string {
   return `greatest(nextval(${tokens}), l.first + l.count, l.raised + 1, ${above}::bigint + 1)`;
 }
 

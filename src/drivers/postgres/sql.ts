@@ -7,13 +7,22 @@
  * transaction that locks the row first and looks afterwards, so that they see whatever came before.
  */
 import type { Tables } from "./options.ts";
+import { handOffSql } from "./sql-hand-off.ts";
 import { lookSql } from "./sql-look.ts";
 import { MAX, ms, type Part, type Statements, SYNC } from "./sql-parts.ts";
 import { writeSql } from "./sql-write.ts";
 
 /** Makes the statements for one schema and prefix. */
 export function statements(t: Tables): Statements {
-  return { tables: t, ...soleSql(t), ...renewSql(t), ...stepSql(t), ...lookSql(t), ...writeSql(t) };
+  return {
+    tables: t,
+    ...soleSql(t),
+    ...renewSql(t),
+    ...stepSql(t),
+    ...lookSql(t),
+    ...writeSql(t),
+    ...handOffSql(t),
+  };
 }
 
 /** The steps on an exclusive lease that nobody contends. */

@@ -54,6 +54,29 @@ export async function inStep<T>(
   });
 }
 
+/**
+ * One transaction on one name in one message: it takes the row, and whatever the statement then finds is still so. Answers
+ * the row of the statement, which tells itself apart by its first word; nothing when it changed nothing.
+ */
+export async function atOnce(
+  connection: Connection,
+  sql: Statements,
+  call: Call,
+  word: string,
+  dueAt: number,
+): Promise<string | undefined> {
+  const calls: Call[] = [
+    { statement: sql.begin, args: [String(LOCK_TIMEOUT_MS)] },
+    { statement: sql.lockRow, args: call.args.slice(0, 1) },
+    call,
+    { statement: sql.commit, args: [] },
+  ];
+  return await transaction(connection, dueAt, async () => {
+    const rows = await connection.script(script(calls), dueAt);
+    return rows.find((row) => row.startsWith(word));
+  });
+}
+
 function script(calls: readonly Call[]): string {
   return calls.map((call) => inlined(call, encoded)).join(";\n");
 }

@@ -9,8 +9,12 @@ import { encodeName } from "../../core/lock-name.ts";
 import { sqlState } from "./errors.ts";
 import { quoted } from "./options.ts";
 
-/** A transaction that was begun: a client of `pg`, the `sql` of `sql.begin` (postgres.js), or a Kysely transaction. */
-export type UserTransaction = PgTransaction | PostgresJsTransaction | KyselyTransaction;
+/** A transaction that was begun: of `pg`, `postgres` (postgres.js), Kysely or Drizzle. */
+export type UserTransaction =
+  | PgTransaction
+  | PostgresJsTransaction
+  | KyselyTransaction
+  | DrizzleTransaction;
 
 /** A `Client` of `pg`, or what `pool.connect()` gives. Never the pool itself, whose statements go to any session. */
 export interface PgTransaction {
@@ -27,6 +31,13 @@ export interface PostgresJsTransaction {
 export interface KyselyTransaction {
   readonly isTransaction: boolean;
   executeQuery(query: never): Promise<{ readonly rows: readonly unknown[] }>;
+}
+
+/** What `db.transaction` of Drizzle calls its function with, over `pg` or `postgres`. */
+export interface DrizzleTransaction {
+  execute(query: never): PromiseLike<unknown>;
+  transaction(body: never): Promise<unknown>;
+  rollback(): never;
 }
 
 /** How an advisory lock of a transaction is taken. */
@@ -124,7 +135,9 @@ export async function tryRowLock(
     const [found] = await within(transaction, query, `${text} FOR UPDATE NOWAIT`, values);
     return found as Record<string, unknown> | undefined;
   } catch (error) {
-    if (sqlState(error) !== "55P03") throw error;
+    // Drizzle wraps what the server said.
+    const said = sqlState(error) ?? sqlState((error as { readonly cause?: unknown }).cause);
+    if (said !== "55P03") throw error;
     return "busy";
   }
 }
@@ -136,6 +149,11 @@ async function within(
   text: string,
   values: readonly unknown[],
 ): Promise<readonly unknown[]> {
+  if ("execute" in transaction) {
+    const run = async (inner: DrizzleTransaction): Promise<readonly unknown[]> =>
+      executed(inner, text, values);
+    return (await transaction.transaction(run as never)) as readonly unknown[];
+  }
   // This library fails the whole transaction for a statement that failed outside a savepoint of its own making.
   if ("savepoint" in transaction) {
     const run = async (inner: PostgresJsTransaction): Promise<readonly unknown[]> =>
@@ -189,7 +207,7 @@ async function refuseOldSnapshot(query: Query): Promise<void> {
 /** How statements get into the transaction, which is one and has the right level. */
 async function queryOf(transaction: UserTransaction): Promise<Query> {
   const query = sendingTo(transaction);
-  if ("totalCount" in transaction || !("query" in transaction)) {
+  if ("execute" in transaction || "totalCount" in transaction || !("query" in transaction)) {
     await refuseOldSnapshot(query);
     return query;
   }
@@ -224,13 +242,32 @@ function sendingTo(transaction: UserTransaction): Query {
       return (await transaction.executeQuery(query as never)).rows;
     };
   }
+  if ("execute" in transaction) {
+    if (!("rollback" in transaction))
+      throw noTransaction("the transaction that `db.transaction` gives");
+    return async (text, values) => await executed(transaction, text, values);
+  }
   if ("query" in transaction) {
     if ("totalCount" in transaction)
       throw noTransaction("the client of `pool.connect()` that has begun one, not the pool");
     const client = transaction;
     return async (text, values) => (await client.query(text, [...values])).rows;
   }
-  throw noTransaction("a client of `pg`, or a transaction of `postgres` or Kysely");
+  throw noTransaction("a client of `pg`, or a transaction of `postgres`, Kysely or Drizzle");
+}
+
+/** One statement of Drizzle's, as its own `sql` would say it; its answer is what the client under it gives. */
+async function executed(
+  transaction: DrizzleTransaction,
+  text: string,
+  values: readonly unknown[],
+): Promise<readonly unknown[]> {
+  const built = { sql: text, params: values };
+  const query = { getSQL: () => ({ toQuery: () => built }) };
+  const answer = (await transaction.execute(query as never)) as
+    | readonly unknown[]
+    | { readonly rows: readonly unknown[] };
+  return "rows" in answer ? answer.rows : answer;
 }
 
 function noTransaction(expected: string): InvalidArgumentError {

@@ -31,6 +31,8 @@ export interface Answer {
   readonly rows: readonly Readonly<Record<string, unknown>>[];
   /** Rows that it returned or changed. */
   readonly count: number;
+  /** The pid that the connection was told at its start, where the client says it: a pooler makes one up. */
+  readonly toldPid?: number | undefined;
 }
 
 /** One connection, as the guard uses it. */
@@ -57,6 +59,11 @@ export interface Work<T> {
 
 /** What opens transactions, as the guard uses it. */
 export interface Database {
+  /**
+   * Prepares its own COMMIT, and repeats what the server does not know: behind a pooler that changes its sessions, in a
+   * transaction that has failed by then, which a COMMIT rolls back without an error.
+   */
+  readonly preparesCommit: boolean;
   /** One READ COMMITTED transaction: commits when `body` resolves, rolls back and rejects with its error when it does not. */
   transaction<T>(work: Work<T>): Promise<T>;
 }

@@ -26,6 +26,7 @@ interface PgPoolClient extends PgClient {
 /** A `Pool` of `pg`, as far as the guard uses it. */
 export interface PgPool {
   connect(): Promise<PgPoolClient>;
+  connect(hand: (error: Error | undefined, client: PgPoolClient | undefined) => void): unknown;
   readonly totalCount: number;
 }
 
@@ -45,16 +46,16 @@ export function pgSession(client: PgClient): Session {
 
 export function pgDatabase(pool: PgPool): Database {
   return {
+    preparesCommit: false,
     async transaction<T>(work: Work<T>): Promise<T> {
-      const client = await pool.connect().catch((error: unknown) => {
-        throw work.failed("begin", error);
-      });
       // The server may end the session while no statement runs; without a listener that would end the process.
       let broken = false;
       const note = (): void => {
         broken = true;
       };
-      client.on("error", note);
+      const client = await taken(pool, note).catch((error: unknown) => {
+        throw work.failed("begin", error);
+      });
       try {
         return await transaction(client, work, { note, broken: () => broken });
       } finally {
@@ -63,6 +64,26 @@ export function pgDatabase(pool: PgPool): Database {
       }
     },
   };
+}
+
+/**
+ * A client of the pool that has its listener from the first moment on: the pool takes its own away as it hands the client
+ * over, and the word that the session is over may be in the very packet that says that it began. A promise of the pool's
+ * would be too late for that.
+ */
+async function taken(pool: PgPool, note: () => void): Promise<PgPoolClient> {
+  return await new Promise((resolve, reject) => {
+    const hand = (error: Error | undefined, client: PgPoolClient | undefined): void => {
+      client?.on("error", note);
+      if (client === undefined) reject(error ?? new Error("the pool gave no client"));
+      else resolve(client);
+    };
+    const promised = pool.connect(hand) as Promise<PgPoolClient> | undefined;
+    // One that somebody wrapped may know promises only.
+    promised?.then((client) => {
+      hand(undefined, client);
+    }, reject);
+  });
 }
 
 async function transaction<T>(

@@ -6,12 +6,15 @@ export interface PostgresJsTransaction {
   unsafe(
     text: string,
     values?: never[],
-  ): PromiseLike<ArrayLike<unknown> & { readonly count: number }>;
+  ): PromiseLike<
+    ArrayLike<unknown> & { readonly count: number; readonly state?: { readonly pid?: number } }
+  >;
 }
 
 /** The `sql` of `postgres`, as far as the guard uses it. */
 export interface PostgresJs extends PostgresJsTransaction {
   begin(options: string, fn: (tx: PostgresJsTransaction) => Promise<unknown>): Promise<unknown>;
+  readonly options?: { readonly prepare?: boolean };
 }
 
 export function postgresJsSession(sql: PostgresJsTransaction): Session {
@@ -20,7 +23,8 @@ export function postgresJsSession(sql: PostgresJsTransaction): Session {
     endsWell: false,
     async query(text, values = []): Promise<Answer> {
       const rows = await sql.unsafe(text, [...values] as never[]);
-      return { rows: Array.from(rows) as Answer["rows"], count: rows.count };
+      const { count, state } = rows;
+      return { rows: Array.from(rows) as Answer["rows"], count, toldPid: state?.pid };
     },
     // Only a transaction has savepoints.
     open: () => ("savepoint" in sql ? true : undefined),
@@ -29,6 +33,7 @@ export function postgresJsSession(sql: PostgresJsTransaction): Session {
 
 export function postgresJsDatabase(sql: PostgresJs): Database {
   return {
+    preparesCommit: sql.options?.prepare !== false,
     async transaction<T>(work: Work<T>): Promise<T> {
       const life = new Life();
       let value: { readonly is: T } | undefined;

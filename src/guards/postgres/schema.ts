@@ -39,6 +39,10 @@ export class Schema {
   }
 
   async #look(database: Database): Promise<Prepared> {
+    const timeouts = await this.#inTransaction(database, async (session) => {
+      if (database.preparesCommit) await checkDirect(session);
+      return timeoutsOf(session);
+    });
     try {
       await this.#inTransaction(database, async (session) => {
         const { rows } = await session.query(this.#sql.format);
@@ -52,7 +56,6 @@ export class Schema {
         throw failure("open", cause);
       });
     }
-    const timeouts = await this.#inTransaction(database, timeoutsOf);
     return { database, timeouts };
   }
 
@@ -64,6 +67,16 @@ export class Schema {
       failed: (what, cause) => failure(what, cause),
     });
   }
+}
+
+/** @throws BackendConfigError where commits of this client can be lost without an error */
+async function checkDirect(session: Session): Promise<void> {
+  const { rows, toldPid } = await session.query("SELECT pg_backend_pid() AS pid");
+  if (toldPid === undefined || Number(rows[0]?.["pid"]) === toldPid) return;
+  throw new BackendConfigError(
+    "A pooler is in between, and this client prepares its COMMIT: one that meets another session of the server is repeated in a failed transaction, which ends as a ROLLBACK without an error. Make the client with `prepare: false`.",
+    { operation: "open", outcome: "not-applied" },
+  );
 }
 
 async function timeoutsOf(session: Session): Promise<Timeouts> {

@@ -14,6 +14,8 @@ interface Segment {
   /** Calls that have no answer yet, by number. */
   readonly calls: Map<number, Ev>;
   state: LockState;
+  /** The grant of the latest lease: whoever it is handed to has what is left of its record's ttl. */
+  record: { readonly grant: string; readonly expiresFrom: number } | undefined;
   /** The last end in the segments before. */
   from: number;
   permits: number | undefined;
@@ -75,7 +77,7 @@ class Linearizability extends Judge {
     const known = segment.tenures.get(owner);
     if (f === "acquire" && (known === undefined || this.#reentrant)) {
       const key = known === undefined ? owner : `${owner} ${segment.tenures.size}`;
-      const expiresFrom = must && ttl !== undefined ? span.call + ttl : -Infinity;
+      const expiresFrom = this.#recordOf(segment, span, ttl);
       segment.tenures.set(key, {
         owner,
         acquire: span,
@@ -99,8 +101,20 @@ class Linearizability extends Judge {
       this.#remembered += 1;
     } else if (this.#reentrant) this.#releaseLast(segment, owner, span);
     else if (known.release === undefined || span.must) known.release = span;
-    if (must && f !== "release" && ttl !== undefined)
+    if (must && f !== "release" && ttl !== undefined) {
       known.expiresFrom = Math.max(known.expiresFrom, span.call + ttl);
+      const { grant } = event;
+      if (grant !== undefined) segment.record = { grant, expiresFrom: known.expiresFrom };
+    }
+  }
+
+  /** Until when the server keeps a new lease at least: inside a process one record goes from hand to hand. */
+  #recordOf(segment: Segment, { must, call, event }: Span, ttl: number | undefined): number {
+    const { grant } = event;
+    if (grant !== undefined && segment.record?.grant === grant) return segment.record.expiresFrom;
+    const expiresFrom = must && ttl !== undefined ? call + ttl : -Infinity;
+    segment.record = grant === undefined ? undefined : { grant, expiresFrom };
+    return expiresFrom;
   }
 
   get #reentrant(): boolean {
@@ -250,6 +264,7 @@ class Linearizability extends Judge {
         tenures: new Map(),
         calls: new Map(),
         state: FREE,
+        record: undefined,
         from: -Infinity,
         permits: undefined,
         shared: false,

@@ -139,14 +139,15 @@ export class World {
 
   /**
    * Runs a test that asserts something about a lease which a stalled process would have lost, and runs it again when
-   * that happened: `valid(ms)`, called just before a request, says for how long its assertions are due from then on.
+   * that happened: `valid(ms)`, called just before a request, says for how long its assertions are due from then on;
+   * `from` says it of a request that was sent then, once what was due before has been looked at.
    */
-  async steady(body: (valid: (ms: number) => void) => Promise<void>): Promise<void> {
+  async steady(body: (valid: (ms: number, from?: number) => void) => Promise<void>): Promise<void> {
     for (let attempt = 1; ; attempt += 1) {
       let until = Number.POSITIVE_INFINITY;
       try {
-        await body((ms) => {
-          until = this.clock.mono() + ms;
+        await body((ms, from = this.clock.mono()) => {
+          until = from + ms;
         });
         return;
       } catch (error) {

@@ -19,6 +19,8 @@ import { Process } from "./process.ts";
 
 /** The longest that a free lock is kept for one waiter. */
 const OFFER_MS = 3000;
+/** The longest that a backend may take to be opened. */
+const OPENING_MS = 10_000;
 /** How often a condition is looked at in real time. */
 const LOOK_MS = 10;
 
@@ -108,9 +110,22 @@ export class FaultWorld {
     });
     this.beliefs.follow(made.label, made.locks);
     this.#processes.push(made);
-    // Opening may need real input and output even in fake time, so that time must stand still until it is done.
-    if (!cold) await made.locks.inspect("warm-up");
+    if (!cold) await this.#warmUp(made);
     return made;
+  }
+
+  /** Opening may need real input and output even in fake time, so that time must stand still until it is done. */
+  async #warmUp(made: Process): Promise<void> {
+    const end = this.clock.mono() + OPENING_MS;
+    for (;;) {
+      try {
+        await made.locks.inspect("warm-up");
+        return;
+      } catch (error) {
+        // No promise is about how soon a busy machine makes a connection: what was begun goes on, and is asked for again.
+        if (this.fake !== null || this.clock.mono() > end) throw error;
+      }
+    }
   }
 
   async processes(count: number): Promise<Process[]> {

@@ -121,8 +121,9 @@ export const transfers: ContractModule = {
           const held = await from.hold(name, { ttlMs: world.shortMs });
           await world.wait(world.shortMs / 2);
           const ask = to.ask(name, { ttlMs: world.shortMs });
-          valid(world.shortMs);
+          const sentAt = world.clock.mono();
           await exchanged(to, held.grantId, ask);
+          valid(world.shortMs, sentAt);
           await world.wait(world.shortMs * 0.75);
           await from.busy(from.ask(name));
         });

@@ -62,8 +62,10 @@ export const lockDelay: ContractModule = {
         const second = await world.party();
         const terms = { ttlMs: world.shortMs, lockDelayMs: world.shortMs };
         const held = await lost.hold(name, terms);
-        const one = await first.queue(name, terms);
-        const two = await second.queue(name, terms);
+        // An offer lasts as long as the ttl that was asked for, 3 s at most: a stall must not hand it to the second.
+        const { lockDelayMs } = terms;
+        const one = await first.queue(name, { lockDelayMs });
+        const two = await second.queue(name, { lockDelayMs });
         const end = world.clock.mono() + world.takeoverMs(held);
         for (;;) {
           const early = await second.attempt({ ...two, join: "kept" });

@@ -110,10 +110,13 @@ export const queueLiveness: ContractModule = {
           const waiting = await waiter.queue(name, terms);
           await world.wait(world.shortMs * 0.6);
           await waiter.busy({ ...waiting, join: "kept" });
+          const offerMs = Math.min(world.shortMs, 3000);
+          valid(offerMs);
           await holder.gives(held);
-          await world.wait(Math.min(world.shortMs, 3000) * 0.4);
-          valid(world.shortMs);
+          await world.wait(offerMs * 0.4);
+          const sentAt = world.clock.mono();
           await waiter.granted({ ...waiting, join: "kept" });
+          valid(world.shortMs, sentAt);
           await world.wait(world.shortMs * 0.8);
           await holder.busy(holder.ask(name));
         });

@@ -14,11 +14,13 @@ export const renew: ContractModule = {
         await world.steady(async (valid) => {
           const name = world.name();
           const [holder, other] = await pair(world);
+          valid(world.shortMs);
           const held = await holder.hold(name, { ttlMs: world.shortMs });
           await world.wait(world.shortMs * 0.6);
-          valid(world.shortMs);
+          const sentAt = world.clock.mono();
           const [renewal] = await holder.renew(held);
           assert.equal(renewal?.kind, "renewed");
+          valid(world.shortMs, sentAt);
           assert.ok(renewal.ttlMs >= world.shortMs);
           await world.wait(world.shortMs * 0.6);
           await other.busy(other.ask(name));
@@ -32,10 +34,12 @@ export const renew: ContractModule = {
         await world.steady(async (valid) => {
           const name = world.name();
           const [holder, other] = await pair(world);
+          valid(world.shortMs);
           const held = await holder.hold(name, { ttlMs: world.shortMs });
           await world.wait(world.shortMs * 0.6);
-          valid(world.shortMs);
+          const sentAt = world.clock.mono();
           await holder.granted(held);
+          valid(world.shortMs, sentAt);
           await world.wait(world.shortMs * 0.6);
           await other.busy(other.ask(name));
         });
@@ -48,10 +52,12 @@ export const renew: ContractModule = {
         await world.steady(async (valid) => {
           const name = world.name();
           const [holder, other] = await pair(world);
-          const held = await holder.hold(name, { ttlMs: world.shortMs });
           valid(world.shortMs);
+          const held = await holder.hold(name, { ttlMs: world.shortMs });
+          const sentAt = world.clock.mono();
           const [renewal] = await holder.renew({ ...held, ttlMs: world.shortMs * 20 });
           assert.equal(renewal?.kind, "renewed");
+          valid(world.shortMs * 20, sentAt);
           await holder.granted(held);
           await world.wait(world.shortMs + world.lagMs);
           await other.busy(other.ask(name));
