@@ -36,6 +36,7 @@ import {
   type Renewal,
 } from "../../core/driver.ts";
 import { encodeName } from "../../core/lock-name.ts";
+import { LinkError } from "../sql/link-error.ts";
 import { pageOf, recordOf } from "../sql/records.ts";
 import { CONNECT_TIMEOUT_MS } from "../sql/session.ts";
 import { Sessions } from "../sql/sessions.ts";
@@ -147,7 +148,12 @@ class MysqlBackend implements Backend {
       sessions: this.#sessions,
       dial: async () => {
         const connection = await dial(dialer, clock);
-        await greeting(connection, clock.mono() + CONNECT_TIMEOUT_MS);
+        try {
+          await greeting(connection, clock.mono() + CONNECT_TIMEOUT_MS);
+        } catch (error) {
+          connection.end(new LinkError("the session could not be set up", { sent: false }));
+          throw error;
+        }
         return connection;
       },
       onWake: (grantId) => {

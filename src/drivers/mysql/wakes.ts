@@ -11,6 +11,8 @@ import { NOW } from "./sql-parts.ts";
 
 /** How long one statement sleeps, in seconds; it ends at once when somebody rings. */
 const SLEEP_S = 20;
+/** How the statement that sleeps begins. */
+const SLEEPS = "DO SLEEP(";
 /** The statement was ended. */
 const INTERRUPTED = 1317;
 /** How long ringing may take. */
@@ -32,13 +34,14 @@ export interface WakeOptions {
 
 /**
  * A server without notifications can still end a statement that sleeps. One session of this process sleeps, from the first
- * waiter on; whoever offers this process a lock ends the sleep, and the session looks at what is offered. Its number and a
- * word of its own are the channel: nothing is ended but a statement that has the word in it, since numbers begin anew when
+ * waiter on; whoever offers this process a lock ends the sleep, and the session looks at what is offered. A random word in
+ * the statement is the channel: nothing is ended but a sleep with that word, since the numbers of sessions begin anew when
  * the server does. No wake-up is ever load-bearing: users with other names may not ring at each other.
  */
 export class Wakes {
   readonly #options: WakeOptions;
-  readonly #word: string;
+  /** Where this process is told. */
+  readonly channel: string;
   #connection: Connection | undefined;
   #timer: Timer | undefined;
   #first: Promise<void> | undefined;
@@ -47,18 +50,12 @@ export class Wakes {
 
   constructor(options: WakeOptions) {
     this.#options = options;
-    this.#word = Buffer.from(options.random.bytes(12)).toString("hex");
+    this.channel = Buffer.from(options.random.bytes(12)).toString("hex");
   }
 
   /** Whether this process is told. */
   get listening(): boolean {
     return this.#connection?.open === true;
-  }
-
-  /** Where it is told; "" where it is not. */
-  get channel(): string {
-    const connection = this.#connection;
-    return connection?.open === true ? `${connection.id}:${this.#word}` : "";
   }
 
   /** Begins to listen, once. Resolves when the first try has ended, well or not; never rejects. */
@@ -76,7 +73,7 @@ export class Wakes {
   /** Tells the processes of waiters, those of this one at once. What fails is left to their own asking. */
   ring(waiters: LockStep["woken"]): void {
     const far = waiters.filter(({ channel, grant }) => {
-      if (!channel.endsWith(`:${this.#word}`)) return channel !== "";
+      if (channel !== this.channel) return true;
       this.#options.onWake(grant);
       return false;
     });
@@ -109,10 +106,11 @@ export class Wakes {
       if (this.#closed) connection.end(closed());
       else {
         this.#failures = 0;
-        void this.#sleep(connection).catch(() => {
+        const again = (): void => {
           connection.end(closed());
           this.#again();
-        });
+        };
+        void this.#sleep(connection).then(again, again);
         onListening();
       }
     } catch {
@@ -124,8 +122,7 @@ export class Wakes {
   /** Sleeps and looks in turn, for as long as the session lasts. Looks first: what was told on the way is not lost. */
   async #sleep(connection: Connection): Promise<void> {
     const { clock, tables, onWake } = this.#options;
-    const channel = encoded(`${connection.id}:${this.#word}`);
-    const look = `SELECT grant_id FROM ${tables.waiters} WHERE channel = ${channel} AND offered > ${NOW}`;
+    const look = `SELECT grant_id FROM ${tables.waiters} WHERE channel = ${encoded(this.channel)} AND offered > ${NOW}`;
     // Offers that were seen already are told once.
     let seen = new Set<string>();
     while (connection.open && !this.#closed) {
@@ -134,7 +131,7 @@ export class Wakes {
       for (const grantId of offers) if (!seen.has(grantId)) onWake(grantId);
       seen = new Set(offers);
       await connection
-        .script(`DO SLEEP(${SLEEP_S}) /* ${this.#word} */`, dueAt + SLEEP_S * 1000)
+        .script(`${SLEEPS}${SLEEP_S}) /* ${this.channel} */`, dueAt + SLEEP_S * 1000)
         .catch((error: unknown) => {
           if (numberOf(error) !== INTERRUPTED) throw error;
         });
@@ -150,10 +147,9 @@ export class Wakes {
   }
 }
 
-/** The session of a channel while its statement sleeps. */
+/** The session of a channel while its statement sleeps: not one that asks for it. */
 function sleeper(channel: string): string {
-  const [id, word = ""] = channel.split(":");
-  return `(id = ${Number(id)} AND info LIKE ${encoded(`%${word}%`)})`;
+  return `info LIKE ${encoded(`${SLEEPS}%${channel}%`)}`;
 }
 
 function closed(): LinkError {
