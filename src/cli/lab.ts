@@ -225,7 +225,11 @@ function defineExplore(lab: Command, act: (action: Action) => void): void {
     .optionsGroup("Options:")
     .option("--minutes <n>", "how long", "1")
     .option("--runs <n>", "how many at most")
-    .option("--subject <name>", "core, or what is there to be broken: S04, S11, S12, S21", "core")
+    .option(
+      "--subject <name>",
+      "core, sqlite, redis, redis-forgets or redlock; to be broken: S04, S11, S12, S21",
+      "core",
+    )
     .option("--strategy <name>", "random, pct or bounded", "random")
     .option("--seed <n>", "the first seed", "1")
     .option("--html <file>", "write the counterexample's timeline")

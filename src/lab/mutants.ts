@@ -79,7 +79,7 @@ export const TRAPS: readonly Scenario[] = [
     withinMs: 4000,
     async play(s: Stage): Promise<void> {
       const a = await s.acquire("A", RENEWED);
-      s.table?.restart("lost");
+      await s.restartServer(s.server, "nothing");
       while (a.believes()) await s.sleep("A", 500);
     },
   },

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { search } from "../../src/lab/explore/search.ts";
-import { coreSubject } from "../../src/lab/explore/subjects.ts";
+import { coreSubject, redisSubject } from "../../src/lab/explore/subjects.ts";
 import { MUTANTS, type Mutant, TRAPS } from "../../src/lab/mutants.ts";
 import { playOnce } from "../../src/lab/run.ts";
 import { SCENARIOS } from "../../src/lab/scenarios/index.ts";
@@ -18,6 +18,19 @@ it.each(MUTANTS.map((mutant) => [mutant.name, mutant.killer, mutant] as const))(
   { timeout: 90_000 },
   async (_name, _killer, mutant) => {
     expect(await survives(mutant)).toBe(false);
+  },
+);
+
+it.each(
+  MUTANTS.filter(({ killer }) => killer === "core").map((mutant) => [mutant.name, mutant] as const),
+)(
+  "the exploration of the Redis driver notices it as well: %s",
+  {
+    timeout: 90_000,
+  },
+  async (_name, { tamper }) => {
+    const { found } = await search(redisSubject(tamper), { runs: 40 });
+    expect(found?.trial.broken.length).toBeGreaterThan(0);
   },
 );
 

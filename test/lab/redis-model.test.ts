@@ -93,7 +93,6 @@ function commandOf(random: FakeRandom): RedisCommand {
     ["PEXPIRE", key, ms],
     ["EVAL", "compareAndDelete", [key], [value]],
     ["EVAL", "compareAndExpire", [key], [value, ms]],
-    ["EVAL", "compareAndSwap", [key], [value, one(["x", "y"]), ms]],
     ["EVAL", "takeAndCount", tagged, [value, ms]],
     ["EVAL", "writeBack", tagged, [value, one([2, 3, 9]), one([2, 3, "*"])]],
     ["EVAL", "giveBack", [key], [value]],

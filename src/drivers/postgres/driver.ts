@@ -84,6 +84,14 @@ export function postgresDriver(
   client: PostgresClient,
   options: PostgresDriverOptions = {},
 ): Driver<PostgresCapabilities> {
+  return postgresDriverOn(async () => dialerOf(client), options);
+}
+
+/** The same over sessions of any kind, such as those of a simulator. */
+export function postgresDriverOn(
+  dialerFor: () => Promise<Dialer>,
+  options: PostgresDriverOptions = {},
+): Driver<PostgresCapabilities> {
   const checked = checkOptions(options);
   return {
     name: "postgres",
@@ -98,7 +106,7 @@ export function postgresDriver(
     retains: "yes",
     guarantees: tableGuarantees,
     async open(context: DriverContext): Promise<Backend> {
-      const dialer = await dialerOf(client);
+      const dialer = await dialerFor();
       const backend = new PostgresBackend(dialer, context, checked);
       try {
         await backend.prepare();

@@ -44,7 +44,7 @@ import { KeySpace } from "./keys.ts";
 import { listNames } from "./names.ts";
 import { type Checked, checkOptions, type RedisDriverOptions } from "./options.ts";
 import { probeServer } from "./probe.ts";
-import { Quick, whole } from "./quick.ts";
+import { type AfterTurn, afterTurn, Quick, whole } from "./quick.ts";
 import { renewAll } from "./renewals.ts";
 import { NotReplicatedError } from "./replicas.ts";
 import { answerOf, exchangedOf, isAlone, LETTERS, reasonOf, recordOf } from "./replies.ts";
@@ -92,7 +92,24 @@ export function redisDriver(
   client: RedisClient,
   options: RedisDriverOptions = {},
 ): Driver<RedisCapabilities | RedisEfficiencyCapabilities> {
-  const checked = checkOptions(options);
+  const dialer = async (): Promise<Dialer> => dialerOf(client);
+  return driverOf(checkOptions(options), dialer, afterTurn);
+}
+
+/** The same driver over connections of another kind, the simulator's. */
+export function redisOver(
+  dialer: () => Promise<Dialer>,
+  turns: AfterTurn,
+  options: RedisDriverOptions = {},
+): Driver<RedisCapabilities | RedisEfficiencyCapabilities> {
+  return driverOf(checkOptions(options), dialer, turns);
+}
+
+function driverOf(
+  checked: Checked,
+  dialerFor: () => Promise<Dialer>,
+  turns: AfterTurn,
+): Driver<RedisCapabilities | RedisEfficiencyCapabilities> {
   return {
     name: "redis",
     fencing: checked.efficiencyOnly ? "none" : "volatile",
@@ -107,7 +124,7 @@ export function redisDriver(
     guarantees: (findings) => redisGuarantees(findings, !checked.efficiencyOnly),
     async open(context: DriverContext): Promise<Backend> {
       try {
-        const dialer = await dialerOf(client);
+        const dialer = await dialerFor();
         const seeds = dialer.cluster ? await dialer.seeds() : [];
         const { needed, all, replicaTimeoutMs } = checked;
         const { clock } = context;
@@ -115,7 +132,7 @@ export function redisDriver(
         const servers = dialer.cluster
           ? new ClusterServers(dialer, clock, rule, seeds)
           : new OneServer(dialer, clock, rule);
-        return new RedisBackend({ dialer, servers, context, checked });
+        return new RedisBackend({ dialer, servers, context, checked, turns });
       } catch (error) {
         throw asRedisError(error);
       }
@@ -128,6 +145,7 @@ interface Parts {
   readonly servers: Servers;
   readonly context: DriverContext;
   readonly checked: Checked;
+  readonly turns: AfterTurn;
 }
 
 class RedisBackend implements Backend {
@@ -145,7 +163,7 @@ class RedisBackend implements Backend {
   readonly #queued = new Set<string>();
   #closed = false;
 
-  constructor({ dialer, servers, context, checked }: Parts) {
+  constructor({ dialer, servers, context, checked, turns }: Parts) {
     this.#dialer = dialer;
     this.#servers = servers;
     this.#context = context;
@@ -157,6 +175,7 @@ class RedisBackend implements Backend {
       this.#quick = new Quick(servers, this.#keys, {
         cluster: dialer.cluster,
         fenced: this.#fenced,
+        afterTurn: turns,
       });
     // One process may have several backends, and each is told only of its own entries.
     const own = Buffer.from(context.random.bytes(6)).toString("hex");

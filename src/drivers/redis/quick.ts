@@ -15,6 +15,13 @@ const LONGEST_MS = 3 * 86_400_000;
 /** How many names are remembered that were not done quickly. */
 const REMEMBERED = 1024;
 
+/** Runs a function when the turn of the event loop is over, as far as this process asks anything in it. */
+export type AfterTurn = (fn: () => void) => void;
+
+export const afterTurn: AfterTurn = (fn) => {
+  process.nextTick(fn);
+};
+
 /** A step that is waiting for its turn to end, or for its answer. */
 interface Step<T> {
   readonly key: string;
@@ -44,6 +51,7 @@ export class Quick {
   readonly #keys: KeySpace;
   readonly #atOnce: number;
   readonly #fenced: boolean;
+  readonly #afterTurn: AfterTurn;
   /** Names where it was of no use: somebody else wants them too. Forgotten when there are many. */
   readonly #wanted = new Set<string>();
   #turn: Turn | undefined;
@@ -51,13 +59,14 @@ export class Quick {
   constructor(
     servers: Servers,
     keys: KeySpace,
-    facts: { readonly cluster: boolean; readonly fenced: boolean },
+    facts: { readonly cluster: boolean; readonly fenced: boolean; readonly afterTurn: AfterTurn },
   ) {
     this.#servers = servers;
     this.#keys = keys;
     // The keys of one script are of one slot.
     this.#atOnce = facts.cluster ? 1 : AT_ONCE;
     this.#fenced = facts.fenced;
+    this.#afterTurn = facts.afterTurn;
   }
 
   /** Nothing can be done quickly at this name for now. */
@@ -104,7 +113,7 @@ export class Quick {
     if (turn === undefined || turn.size === this.#atOnce) {
       const begun = new Turn();
       turn = this.#turn = begun;
-      process.nextTick(() => {
+      this.#afterTurn(() => {
         if (this.#turn === begun) this.#turn = undefined;
         this.#send(begun);
       });

@@ -1,17 +1,5 @@
 /** How a stream of bytes falls into messages, and what each is called: the same words as in the simulator. */
-import { createHash } from "node:crypto";
-import {
-  ATTEMPT,
-  EXCHANGE,
-  INSPECT,
-  QUICK,
-  RELEASE,
-  RENEW,
-  RENEW_ASIDE,
-  REVOKE,
-} from "../../drivers/redis/scripts.ts";
-import * as redlock from "../../drivers/redlock/scripts.ts";
-import { SCRIPTS } from "../servers/redis-state.ts";
+import { commandName } from "../servers/redis-words.ts";
 import { decodeValue } from "./resp.ts";
 
 /** A whole message. */
@@ -26,27 +14,6 @@ export interface Framing {
   up(data: Buffer): readonly Framed[];
   /** Back. */
   down(data: Buffer): readonly Framed[];
-}
-
-const NAMES: ReadonlyMap<string, string> = new Map([
-  ...Object.entries(SCRIPTS).map(([name, text]) => [text, name] as const),
-  ...[
-    ...[QUICK, ATTEMPT, EXCHANGE, INSPECT, RELEASE, RENEW, RENEW_ASIDE, REVOKE],
-    ...[redlock.TAKE, redlock.WRITE_BACK, redlock.UNDO, redlock.EXTEND, redlock.RELEASE],
-  ].flatMap(({ name, text }): [string, string][] => [
-    [text, name],
-    [createHash("sha1").update(text).digest("hex"), name],
-  ]),
-]);
-
-function commandName(command: readonly unknown[]): string {
-  const name = String(command[0]).toUpperCase();
-  if (name !== "EVAL" && name !== "EVALSHA") return name;
-  const script = NAMES.get(String(command[1])) ?? name;
-  if (script !== QUICK.name) return script;
-  // It gives back some names and takes others: what it takes counts.
-  const keys = Number(command[2]);
-  return Number(command[3 + keys]) === keys ? RELEASE.name : ATTEMPT.name;
 }
 
 /** Splits off whole messages, and keeps the rest for later. */

@@ -42,10 +42,7 @@ export async function setUp(scenario: Scenario, armName: ArmName, how: How): Pro
   if (real === undefined) throw new RangeError(`${scenario.id} runs in the simulator only.`);
   const arm = scenario.arms[armName];
   const { lock } = arm;
-  const production =
-    lock.kind === "core" ||
-    lock.kind === "quorum" ||
-    (armName === "ringfence" && real.driver === true);
+  const production = lock.kind === "core" || lock.kind === "quorum";
   const independent = lock.kind === "quorum" || lock.kind === "redlock";
   const undo: (() => Promise<void>)[] = [];
   const parts: Parts = {

@@ -22,10 +22,6 @@ export interface NaiveHabits {
   readonly token?: boolean;
   /** Waits for so many replicas after taking it. */
   readonly replicas?: number;
-  /** A hand-over passes the value on; `once`: it is exchanged for one of the new holder's, which works once. */
-  readonly handsOver?: "value" | "once";
-  /** Renewals wait for the replicas as well, else they do not count; times count from before the request. */
-  readonly careful?: boolean;
   /** `subscribe`: tries again only when told, as everybody who waits is; `line`: the oldest alone is told. */
   readonly waits?: "poll" | "subscribe" | "line";
   /** Asks again after so long without an answer. */
@@ -35,9 +31,6 @@ export interface NaiveHabits {
   /** Sends the release again when no answer came. */
   readonly retriesRelease?: boolean;
 }
-
-/** A renewal that the replicas did not acknowledge. */
-const UNCOPIED: unique symbol = Symbol("uncopied");
 
 /** A lock as people write it by hand on one Redis. It exists to fail where it should. */
 export class NaiveClient implements LockClient {
@@ -67,8 +60,7 @@ export class NaiveClient implements LockClient {
     const grant = `${process.name}${process.incarnation}-${this.#count}`;
     const { ttlMs, waitMs = Infinity } = terms;
     probe.ev(process, "invoke", "acquire", { op, lock, ttlMs });
-    let sentAt = process.clock.mono();
-    const until = sentAt + waitMs;
+    const until = process.clock.mono() + waitMs;
     const woken = this.#subscription(lock, grant);
     let tries = 0;
     while (!(await this.#take(lock, grant, ttlMs + (terms.lockDelayMs ?? 0)))) {
@@ -81,7 +73,6 @@ export class NaiveClient implements LockClient {
       if (tries === 1) probe.ev(process, "event", "enqueue", { lock, grant });
       if (woken === null) await process.sleep(20 + 60 * process.random.unit());
       else await woken();
-      sentAt = process.clock.mono();
     }
     const token =
       this.#habits.token === true
@@ -89,11 +80,10 @@ export class NaiveClient implements LockClient {
         : undefined;
     if (this.#habits.replicas !== undefined)
       await this.#redis().wait(process, this.#habits.replicas, 1000);
-    const careful = this.#habits.careful === true ? { sentAt } : {};
-    return this.#hold(op, { lock, grant, token, ...careful }, terms);
+    return this.#hold(op, { lock, grant, token }, terms);
   }
 
-  /** Goes on under the value of another process, or under one that it is exchanged for. */
+  /** Goes on under the value of another process, as often as it is told. */
   async resume(exported: string, lock: string, terms: LockTerms): Promise<NaiveHeld | null> {
     const { probe } = this.#world;
     const { process } = this;
@@ -102,13 +92,7 @@ export class NaiveClient implements LockClient {
     const [value = "", number = ""] = exported.split(" ");
     const grant = `${value}@${process.name}`;
     const token = number === "" ? undefined : BigInt(number);
-    if (this.#habits.handsOver !== "once")
-      return this.#hold(op, { lock, grant, token, value }, terms);
-    const args = [value, grant, terms.ttlMs];
-    const swapped = await this.#redis().call(process, ["EVAL", "compareAndSwap", [lock], args]);
-    if (swapped === 1) return this.#hold(op, { lock, grant, token }, terms);
-    probe.ev(process, "fail", "acquire", { op, lock });
-    return null;
+    return await Promise.resolve(this.#hold(op, { lock, grant, token, value }, terms));
   }
 
   #hold(op: number, facts: NaiveFacts, terms: LockTerms): NaiveHeld {
@@ -190,8 +174,6 @@ interface NaiveFacts {
   readonly token: bigint | undefined;
   /** What the lock's key holds, where that is not the grant. */
   readonly value?: string;
-  /** What its ttl counts from, where that is not the answer. */
-  readonly sentAt?: number;
 }
 
 interface NaiveParts {
@@ -220,7 +202,7 @@ export class NaiveHeld implements Held {
     this.grant = facts.grant;
     this.token = facts.token;
     this.#terms = terms;
-    this.#extend(facts.sentAt);
+    this.#extend();
   }
 
   start(): void {
@@ -265,16 +247,15 @@ export class NaiveHeld implements Held {
     for (;;) {
       await process.sleep(ttlMs / 3);
       if (this.#over) return;
-      const sentAt = this.#read();
       const reply = await within(process, ttlMs / 3, this.#renew());
       if (this.isOver()) return;
-      if (reply === LATE || reply === UNCOPIED) continue;
+      if (reply === LATE) continue;
       if (reply === null || reply === 0) {
         this.#over = true;
         this.#tell("event", "lost", {});
         return;
       }
-      this.#extend(this.#parts.habits.careful === true ? sentAt : this.#read());
+      this.#extend();
       this.#tell("ok", "renew", { remainingMs: this.remainingMs() });
     }
   }
@@ -285,14 +266,6 @@ export class NaiveHeld implements Held {
   }
 
   async #renew(): Promise<unknown> {
-    const { process, redis, habits } = this.#parts;
-    const reply = await this.#sendRenewal();
-    if (habits.careful !== true || reply !== 1) return reply;
-    const replicas = habits.replicas ?? 1;
-    return (await redis().wait(process, replicas, 1000)) >= replicas ? reply : UNCOPIED;
-  }
-
-  async #sendRenewal(): Promise<unknown> {
     const { process, redis, habits } = this.#parts;
     const { ttlMs } = this.#terms;
     if (habits.renew === "set")
@@ -307,8 +280,8 @@ export class NaiveHeld implements Held {
     return await redis().call(process, ["PEXPIRE", this.lock, ttlMs]);
   }
 
-  #extend(from = this.#read()): void {
-    this.#until = from + this.#terms.ttlMs;
+  #extend(): void {
+    this.#until = this.#read() + this.#terms.ttlMs;
   }
 
   #read(): number {

@@ -1,6 +1,9 @@
 import { CoreClient } from "../clients/core-client.ts";
 import type { History } from "../history.ts";
 import type { LockPlace } from "../servers/place.ts";
+import { PostgresPlace } from "../servers/postgres-place.ts";
+import type { PostgresOptions } from "../servers/postgres-server.ts";
+import { RedisPlace } from "../servers/redis-place.ts";
 import { RedlockPlace } from "../servers/redlock-server.ts";
 import { ResourceServer } from "../servers/resource.ts";
 import { SqliteHost } from "../servers/sqlite-host.ts";
@@ -20,13 +23,16 @@ export interface CoreRun {
   /** Where the lock lives; a server with the memory driver by default. */
   readonly store?: Store;
   readonly table?: TableOptions;
+  readonly postgres?: PostgresOptions;
   readonly turns?: number;
+  /** Replicas of a Redis: then what it forgets is what a promoted one had not heard of. */
+  readonly replicas?: number;
   /** What a client is; another core, for mutation tests. */
   readonly client?: (...args: ConstructorParameters<typeof CoreClient>) => CoreClient;
 }
 
 /** Which production driver runs. */
-type Store = "memory" | "sqlite" | "redlock";
+type Store = "memory" | "sqlite" | "redis" | "redlock" | "postgres";
 
 /** What a run came to. */
 export interface CoreOutcome {
@@ -58,12 +64,7 @@ export async function runCore(run: CoreRun): Promise<CoreOutcome> {
     ...(run.choices === undefined ? {} : { choices: run.choices }),
     ...(run.turns === undefined ? {} : { turns: run.turns }),
   });
-  const { place, targets, healed } =
-    run.store === "sqlite"
-      ? fileOf(world, run)
-      : run.store === "redlock"
-        ? quorumOf(world)
-        : tableOf(world, run);
+  const { place, targets, healed } = SCENES[run.store ?? "memory"](world, run);
   const resource = new ResourceServer(world, "X", "claim");
   const names = Array.from({ length: swarm.clients }, (_, i) => String.fromCharCode(65 + i));
   // A second line of work in one process makes it hand the lock on inside itself.
@@ -114,6 +115,14 @@ interface Scene {
   readonly healed: () => void;
 }
 
+const SCENES: Readonly<Record<Store, (world: World, run: CoreRun) => Scene>> = {
+  memory: tableOf,
+  sqlite: fileOf,
+  redis: redisOf,
+  redlock: quorumOf,
+  postgres: postgresOf,
+};
+
 function tableOf(world: World, run: CoreRun): Scene {
   const place = new TableServer(world, "S", run.table);
   const targets = {
@@ -121,6 +130,25 @@ function tableOf(world: World, run: CoreRun): Scene {
     powerOff: () => undefined,
     restartServer: (_server: string, memory: "kept" | "lost") => {
       place.restart(memory);
+    },
+  };
+  return { place, targets, healed: () => undefined };
+}
+
+/** One Redis that writes each command to its file before it answers; without the file it has nothing. */
+function redisOf(world: World, { table = {}, replicas = 0 }: CoreRun): Scene {
+  const { tamper } = table;
+  const place = new RedisPlace(world, {
+    replicas,
+    appendOnly: "always",
+    ...(tamper === undefined ? {} : { tamper }),
+  });
+  const targets = {
+    servers: place.servers.map(({ name }) => name),
+    powerOff: () => undefined,
+    restartServer: (_server: string, memory: "kept" | "lost") => {
+      if (memory === "lost" && replicas > 0) place.switchOver();
+      else place.primary.restart(memory === "lost" ? "nothing" : "page-cache");
     },
   };
   return { place, targets, healed: () => undefined };
@@ -134,6 +162,19 @@ function quorumOf(world: World): Scene {
     powerOff: () => undefined,
     restartServer: (name: string, memory: "kept" | "lost") => {
       place.servers.find((server) => server.name === name)?.restart(memory);
+    },
+  };
+  return { place, targets, healed: () => undefined };
+}
+
+/** A PostgreSQL that comes back with what it had flushed. */
+function postgresOf(world: World, run: CoreRun): Scene {
+  const place = new PostgresPlace(world, "S", { synchronousCommit: "off", ...run.postgres });
+  const targets = {
+    servers: ["S"],
+    powerOff: () => undefined,
+    restartServer: () => {
+      place.restart();
     },
   };
   return { place, targets, healed: () => undefined };

@@ -2,6 +2,7 @@ import { checkAll, type PropertyId, type Verdict } from "../checkers/index.ts";
 import { History } from "../history.ts";
 import { ARMS, type Arm } from "../scenarios/scenario.ts";
 import { Stage } from "../scenarios/stage.ts";
+import type { PostgresOptions } from "../servers/postgres-server.ts";
 import type { Tamper } from "../servers/table.ts";
 import type { Choices } from "../sim/choices.ts";
 import type { Weather } from "../sim/network.ts";
@@ -9,7 +10,7 @@ import { sealed } from "../sim/sealed.ts";
 import { World } from "../sim/world.ts";
 import { Chaos } from "./chaos.ts";
 import { type CoreRun, runCore } from "./core-run.ts";
-import { type FaultKind, FILE_TOLERATED, swarmOf } from "./swarm.ts";
+import { type FaultKind, FILE_TOLERATED, FORGETFUL, swarmOf } from "./swarm.ts";
 
 /** One run of a subject, judged. */
 export interface Trial {
@@ -63,6 +64,32 @@ export function fileSubject(tamper?: Tamper): Subject {
   };
 }
 
+/** The production core and lease-table driver over a modelled PostgreSQL that has `synchronous_commit` off. */
+export function postgresSubject(postgres?: PostgresOptions): Subject {
+  return {
+    name: "postgres",
+    title:
+      "the production core and PostgreSQL driver over sessions, under every fault that they tolerate",
+    ours: true,
+    async run(seed, choices) {
+      const history = new History({
+        scenario: "postgres",
+        seed: String(seed),
+        backend: "postgres",
+      });
+      const { ttlMs, ...swarm } = swarmOf(seed);
+      return await judged(history, {
+        seed,
+        // The driver's shortest ttl.
+        swarm: { ...swarm, ttlMs: Math.max(ttlMs, 250) },
+        store: "postgres",
+        ...(choices === undefined ? {} : { choices }),
+        ...(postgres === undefined ? {} : { postgres }),
+      });
+    },
+  };
+}
+
 /** Servers have no common record of grants: what is judged is what clients believed, and what they did. */
 const QUORUM_PROPERTIES: readonly PropertyId[] = ["P1", "P3", "P4", "P5", "P15"];
 
@@ -84,6 +111,51 @@ function quorumSubject(): Subject {
         ...(choices === undefined ? {} : { choices }),
       } as const;
       return await judged(history, run, QUORUM_PROPERTIES);
+    },
+  };
+}
+
+/** The production core and Redis driver over one server that keeps what it has. */
+export function redisSubject(tamper?: Tamper): Subject {
+  return {
+    name: "redis",
+    title:
+      "the production core and Redis driver over one server, under every fault that they tolerate",
+    ours: true,
+    async run(seed, choices) {
+      const history = new History({ scenario: "redis", seed: String(seed), backend: "redis" });
+      return await judged(history, {
+        seed,
+        swarm: swarmOf(seed),
+        store: "redis",
+        ...(choices === undefined ? {} : { choices }),
+        ...(tamper === undefined ? {} : { table: { tamper } }),
+      });
+    },
+  };
+}
+
+/** What a resource accepts. */
+const GUARDED_PROPERTIES: readonly PropertyId[] = ["P3", "P4", "P15"];
+
+/** A Redis that loses grants and whose clock is set: who believes what is open, what the resource accepts is not. */
+function forgetfulSubject(): Subject {
+  return {
+    name: "redis-forgets",
+    title:
+      "the guard, under the Redis driver over a server that restarts without its memory, fails over, or has its clock set",
+    ours: true,
+    async run(seed, choices) {
+      const scenario = "redis-forgets";
+      const history = new History({ scenario, seed: String(seed), backend: "redis" });
+      const run = {
+        seed,
+        swarm: swarmOf(seed, FORGETFUL),
+        store: "redis",
+        replicas: seed % 3,
+        ...(choices === undefined ? {} : { choices }),
+      } as const;
+      return await judged(history, run, GUARDED_PROPERTIES);
     },
   };
 }
@@ -199,11 +271,14 @@ const QUORUM: Arm = {
   holds: false,
 };
 
-/** What can be explored, by name. Every one but the core is there to be broken. */
+/** What can be explored, by name: what must not break, then what is there to be broken. */
 export const SUBJECTS: readonly Subject[] = [
   coreSubject(),
   fileSubject(),
+  redisSubject(),
+  forgetfulSubject(),
   quorumSubject(),
+  postgresSubject(),
   freePlay({
     name: "S04",
     title: "the articles' fence: a late write before the successor's first write",

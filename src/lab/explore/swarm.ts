@@ -51,6 +51,9 @@ const TOLERATED: readonly FaultKind[] = [
   "server restart",
 ];
 
+/** And what only a guard survives: a service that loses grants, and one whose clock is set. */
+export const FORGETFUL: readonly FaultKind[] = [...TOLERATED, "server forgets", "step server"];
+
 /** What the processes of one host and their file survive. A power loss ends every belief, with those who had it. */
 export const FILE_TOLERATED: readonly FaultKind[] = [
   "pause",

@@ -10,17 +10,9 @@ export const HANDING_OVER: readonly Scenario[] = [
     name: "redelivered-hand-over",
     title: "a lease is handed to another process, and the message is delivered twice",
     property: "P4",
-    arms: {
-      ...arms(),
-      // In the simulator the lab's own exchange; with real stores the drivers'.
-      ringfence: {
-        lock: { kind: "redis", habits: { token: true, handsOver: "once" } },
-        guard: "claim",
-        holds: true,
-      },
-    },
+    arms: arms(),
     withinMs: 20_000,
-    real: { clients: ["A", "B", "C"], file: true, driver: true },
+    real: { clients: ["A", "B", "C"], file: true },
     async play(s: Play): Promise<void> {
       const terms = { ttlMs: 10_000 };
       const a = await s.acquire("A", terms);
@@ -45,10 +37,10 @@ export const HANDING_OVER: readonly Scenario[] = [
     title: "a writer is paused half-way, and readers see half of what it does",
     property: "P4",
     arms: {
-      naive: { lock: { kind: "core" }, guard: "none", holds: false },
-      fence: { lock: { kind: "core" }, guard: "fence", holds: false },
+      naive: { lock: { kind: "core", redis: {} }, guard: "none", holds: false },
+      fence: { lock: { kind: "core", redis: {} }, guard: "fence", holds: false },
       // Readers that must not see half of it take the lock for themselves, and claim.
-      ringfence: { lock: { kind: "core" }, guard: "claim", holds: true },
+      ringfence: { lock: { kind: "core", redis: {} }, guard: "claim", holds: true },
     },
     withinMs: 20_000,
     real: { clients: ["A", "B"], file: true },

@@ -1,3 +1,4 @@
+import { DATABASES } from "./databases.ts";
 import { EFFECTS } from "./effects.ts";
 import { HANDING_OVER } from "./handing-over.ts";
 import { MESSAGES } from "./messages.ts";
@@ -16,6 +17,7 @@ export const SCENARIOS: readonly Scenario[] = [
   ...WAITING,
   ...HANDING_OVER,
   ...EFFECTS,
+  ...DATABASES,
 ].sort((a, b) => (a.id < b.id ? -1 : 1));
 
 export type { Scenario } from "./scenario.ts";

@@ -179,9 +179,17 @@ export const MESSAGES: readonly Scenario[] = [
       "an acquire hangs in the network, is asked again, granted and released; then the first one lands",
     property: "P8",
     arms: {
-      naive: { lock: { kind: "core", tamper: withoutTombstones }, guard: "none", holds: false },
-      fence: { lock: { kind: "core", tamper: withoutTombstones }, guard: "fence", holds: false },
-      ringfence: { lock: { kind: "core" }, guard: "claim", holds: true },
+      naive: {
+        lock: { kind: "core", redis: {}, tamper: withoutTombstones },
+        guard: "none",
+        holds: false,
+      },
+      fence: {
+        lock: { kind: "core", redis: {}, tamper: withoutTombstones },
+        guard: "fence",
+        holds: false,
+      },
+      ringfence: { lock: { kind: "core", redis: {} }, guard: "claim", holds: true },
     },
     withinMs: 6000,
     real: { clients: ["A", "B", "C"] },

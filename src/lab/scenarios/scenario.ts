@@ -1,8 +1,11 @@
 import type { CheckOptions, PropertyId } from "../checkers/index.ts";
 import type { NaiveHabits } from "../clients/naive-client.ts";
+import type { PlainHabits } from "../clients/plain-client.ts";
 import type { RedlockHabits } from "../clients/redlock-client.ts";
 import type { GuardKind } from "../servers/items.ts";
+import type { PostgresOptions } from "../servers/postgres-server.ts";
 import type { AppendOnly } from "../servers/redis.ts";
+import type { RedisPlaceOptions } from "../servers/redis-place.ts";
 import type { Tamper } from "../servers/table.ts";
 import type { Weather } from "../sim/network.ts";
 import type { Play } from "./play.ts";
@@ -22,8 +25,19 @@ type LockSpec =
   | { readonly kind: "redlock"; readonly habits: RedlockHabits; readonly nodes?: number }
   /** The production core over the production Redlock driver. */
   | { readonly kind: "quorum"; readonly quorum: number; readonly nodes?: number }
-  /** The production core over the production memory driver. `tamper`: a planted fault. */
-  | { readonly kind: "core"; readonly tamper?: Tamper };
+  /** A lock by hand in a PostgreSQL; without habits the production core over the lease table in one. */
+  | {
+      readonly kind: "postgres";
+      readonly habits?: PlainHabits;
+      readonly server?: PostgresOptions;
+      /** Whether a standby receives what it logs. */
+      readonly standby?: boolean;
+    }
+  /** The production core over the production Redis driver; over the memory driver without `redis`. `tamper`: a planted fault. */
+  | { readonly kind: "core"; readonly redis?: RedisSetup; readonly tamper?: Tamper };
+
+/** The servers under Ringfence's Redis driver, and what it is told. */
+export type RedisSetup = Pick<RedisPlaceOptions, "replicas" | "appendOnly" | "driver">;
 
 /** One arm: its lock, its guard, and what is expected of the named property. */
 export interface Arm {
@@ -68,8 +82,6 @@ interface RealTerms {
   readonly clock?: boolean;
   /** What Ringfence is told of its Redis, as in a URL: `replicas=1`. */
   readonly query?: string;
-  /** Ringfence's arm is the production driver, also where the simulator has the lab's own round. */
-  readonly driver?: true;
 }
 
 /** The arms of most scenarios: Redis by hand, the same with a counter and a check on write, and Ringfence. */
@@ -79,15 +91,16 @@ export function arms(
     readonly fenceHolds?: boolean;
     readonly appendOnly?: AppendOnly;
     readonly replicas?: number;
+    readonly driver?: RedisSetup["driver"];
   } = {},
 ): Readonly<Record<ArmName, Arm>> {
-  const { naive = {}, fenceHolds = false, appendOnly, replicas } = options;
-  const redis = {
-    kind: "redis" as const,
-    habits: naive,
+  const { naive = {}, fenceHolds = false, appendOnly, replicas, driver } = options;
+  const servers = {
     ...(appendOnly === undefined ? {} : { appendOnly }),
     ...(replicas === undefined ? {} : { replicas }),
   };
+  const redis = { kind: "redis" as const, habits: naive, ...servers };
+  const own = { ...servers, ...(driver === undefined ? {} : { driver }) };
   return {
     naive: { lock: redis, guard: "none", holds: false },
     fence: {
@@ -95,6 +108,6 @@ export function arms(
       guard: "fence",
       holds: fenceHolds,
     },
-    ringfence: { lock: { kind: "core" }, guard: "claim", holds: true },
+    ringfence: { lock: { kind: "core", redis: own }, guard: "claim", holds: true },
   };
 }

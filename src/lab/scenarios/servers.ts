@@ -68,7 +68,7 @@ export const SERVERS: readonly Scenario[] = [
     name: "wait-one-replica",
     title: "WAIT was satisfied by another replica than the one that is promoted",
     property: "P4",
-    arms: arms({ replicas: 2, naive: { replicas: 1 } }),
+    arms: arms({ replicas: 2, naive: { replicas: 1 }, driver: { replicas: 1 } }),
     withinMs: 60_000,
     real: { clients: ["A", "B"], query: "replicas=1" },
     play: failedOver,
@@ -154,7 +154,7 @@ export const SERVERS: readonly Scenario[] = [
     arms: {
       naive: { lock: { kind: "redis", habits: { token: true } }, guard: "fence", holds: false },
       fence: { lock: { kind: "redis", habits: { token: true } }, guard: "fence", holds: false },
-      ringfence: { lock: { kind: "core" }, guard: "claim", holds: true },
+      ringfence: { lock: { kind: "core", redis: {} }, guard: "claim", holds: true },
     },
     withinMs: 20_000,
     play: moved,

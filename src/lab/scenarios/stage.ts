@@ -1,8 +1,12 @@
 import type { Held, LockClient, LockTerms } from "../clients/client.ts";
 import { CoreClient } from "../clients/core-client.ts";
 import { NaiveClient } from "../clients/naive-client.ts";
+import { PlainClient } from "../clients/plain-client.ts";
 import { RedlockClient } from "../clients/redlock-client.ts";
+import { callOf, simDialer } from "../servers/postgres-connection.ts";
+import { PostgresPlace } from "../servers/postgres-place.ts";
 import { RedisServer } from "../servers/redis.ts";
+import { RedisPlace } from "../servers/redis-place.ts";
 import { RedlockPlace } from "../servers/redlock-server.ts";
 import { type Actor, ResourceServer } from "../servers/resource.ts";
 import { ServiceServer } from "../servers/service.ts";
@@ -20,11 +24,15 @@ export class Stage implements Play {
   readonly armName: ArmName;
   readonly resource: ResourceServer;
   readonly service: ServiceServer;
+  /** Ringfence's own lock server: the memory driver. */
   readonly table: TableServer | null = null;
+  /** Ringfence's own Redis. */
+  readonly store: RedisPlace | null = null;
   /** The lock's Redis servers; the first is the primary. */
   readonly redis: RedisServer[] = [];
   /** Ringfence's own Redlock servers. */
   readonly quorum: RedlockPlace | null = null;
+  readonly postgres: PostgresPlace | null = null;
   /** How many things had to come to an end. */
   demands = 0;
   readonly #arm: Arm;
@@ -41,11 +49,16 @@ export class Stage implements Play {
     this.resource.timeoutMs = 60_000;
     this.service = new ServiceServer(world, "Y");
     const { lock } = arm;
-    if (lock.kind === "core")
-      this.table = new TableServer(
+    if (lock.kind === "core") {
+      const { redis, tamper } = lock;
+      const planted = tamper === undefined ? {} : { tamper };
+      if (redis === undefined) this.table = new TableServer(world, "S", planted);
+      else this.store = new RedisPlace(world, { ...redis, ...planted, warm: true });
+    } else if (lock.kind === "postgres")
+      this.postgres = new PostgresPlace(
         world,
         "S",
-        lock.tamper === undefined ? {} : { tamper: lock.tamper },
+        ...[lock.server ?? {}, ...(lock.standby === true ? [{}] : [])],
       );
     else if (lock.kind === "quorum")
       this.quorum = new RedlockPlace(world, lock.nodes ?? 5, lock.quorum);
@@ -63,13 +76,18 @@ export class Stage implements Play {
 
   /** Whether the lock is Ringfence's. */
   get ours(): boolean {
-    return this.table !== null || this.quorum !== null;
+    const { lock } = this.#arm;
+    return ["core", "quorum"].includes(lock.kind) || (lock.kind === "postgres" && !lock.habits);
   }
 
   /** Names of the lock's servers. */
   get servers(): readonly string[] {
     if (this.table !== null) return [this.table.name];
-    return [...this.redis, ...(this.quorum?.servers ?? [])].map(({ name }) => name);
+    if (this.postgres !== null) return this.postgres.servers.map(({ name }) => name);
+    const { redis, store, quorum } = this;
+    return [...redis, ...(store?.servers ?? []), ...(quorum?.servers ?? [])].map(
+      ({ name }) => name,
+    );
   }
 
   get server(): string {
@@ -104,8 +122,17 @@ export class Stage implements Play {
     const { lock } = this.#arm;
     const { world } = this;
     if (lock.kind === "core") {
-      if (this.table === null) throw new Error("no lock server");
-      return new CoreClient(world, process, this.table.driverFor(process), { handOff: "off" });
+      const place = this.table ?? this.store;
+      if (place === null) throw new Error("no lock server");
+      return new CoreClient(world, process, place.driverFor(process), { handOff: "off" });
+    }
+    if (lock.kind === "postgres") {
+      const { postgres } = this;
+      if (postgres === null) throw new Error("no PostgreSQL");
+      if (lock.habits === undefined)
+        return new CoreClient(world, process, postgres.driverFor(process), { handOff: "off" });
+      const dialer = simDialer(world, process, () => postgres.primary);
+      return new PlainClient(world, process, dialer, lock.habits);
     }
     if (lock.kind === "quorum") {
       if (this.quorum === null) throw new Error("no lock servers");
@@ -233,10 +260,16 @@ export class Stage implements Play {
     const link = this.world.net.link(from, to);
     let catches: () => void = () => undefined;
     const caught = new Promise<void>((resolve) => (catches = resolve));
+    const kept = new Set<() => void>();
     link.hold = (message) => {
-      const held = typeof match === "string" ? message.label === match : match(message);
-      if (held) catches();
-      return held;
+      // A copy that a connection sends again goes the way of the first.
+      if (kept.has(message.deliver)) return true;
+      const seen = this.#seen(message);
+      const held = typeof match === "string" ? seen.label === match : match(seen);
+      if (!held) return false;
+      kept.add(message.deliver);
+      catches();
+      return true;
     };
     this.world.probe.world("fault.net", { err: `${from} → ${to}: held back` });
     const release = (): void => {
@@ -249,11 +282,19 @@ export class Stage implements Play {
     const link = this.world.net.link(from, to);
     let left = count;
     this.world.probe.world("fault.net", { err: `${from} → ${to}: ${count} lost` });
+    const lost = new Set<() => void>();
     link.dropIf = (message) => {
-      if (left === 0 || !match(message)) return false;
+      if (lost.has(message.deliver)) return true;
+      if (left === 0 || !match(this.#seen(message))) return false;
       left -= 1;
+      lost.add(message.deliver);
       return true;
     };
+  }
+
+  /** A message by the driver's call that it is of. */
+  #seen(message: PlayMessage): PlayMessage {
+    return this.postgres === null ? message : { label: callOf(message.label) };
   }
 
   kill(name: string): void {
@@ -270,6 +311,8 @@ export class Stage implements Play {
 
   async restartServer(name: string, survival: Survival): Promise<void> {
     this.redis.find((server) => server.name === name)?.restart(survival);
+    this.store?.servers.find((server) => server.name === name)?.restart(survival);
+    this.postgres?.restart();
     const memory = survival === "nothing" ? "lost" : "kept";
     if (this.table?.name === name) this.table.restart(memory);
     this.quorum?.servers.find((server) => server.name === name)?.restart(memory);
@@ -279,6 +322,15 @@ export class Stage implements Play {
   async failOver(): Promise<void> {
     if (this.table !== null) {
       this.table.restart("lost");
+      return Promise.resolve();
+    }
+    if (this.store !== null) {
+      if (this.store.servers.length > 1) this.store.failOver();
+      else this.store.primary.restart("nothing");
+      return Promise.resolve();
+    }
+    if (this.postgres !== null) {
+      this.postgres.failOver();
       return Promise.resolve();
     }
     const primary = this.redis.shift();

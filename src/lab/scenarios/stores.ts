@@ -23,15 +23,14 @@ export const STORES: readonly Scenario[] = [
         guard: "fence",
         holds: false,
       },
-      // In the simulator the lab's own round, whose renewals wait as well; with real servers the Redis driver.
       ringfence: {
-        lock: { ...COPIES, habits: { ...COPIES.habits, token: true, careful: true } },
-        guard: "fence",
+        lock: { kind: "core", redis: { replicas: 1, driver: { replicas: 1 } } },
+        guard: "claim",
         holds: true,
       },
     },
     withinMs: 20_000,
-    real: { clients: ["A", "B"], query: "replicas=1", driver: true },
+    real: { clients: ["A", "B"], query: "replicas=1" },
     async play(s: Play): Promise<void> {
       const [primary = "", replica = ""] = s.servers;
       const a = await s.acquire("A", { ttlMs: 3000, renews: true });

@@ -96,9 +96,9 @@ export const WAITING: readonly Scenario[] = [
     title: "two resources under one lock, each claimed by whom it uses",
     property: "P4",
     arms: {
-      naive: { lock: { kind: "core" }, guard: "claim", holds: false },
-      fence: { lock: { kind: "core" }, guard: "fence", holds: false },
-      ringfence: { lock: { kind: "core" }, guard: "claim", holds: true },
+      naive: { lock: { kind: "core", redis: {} }, guard: "claim", holds: false },
+      fence: { lock: { kind: "core", redis: {} }, guard: "fence", holds: false },
+      ringfence: { lock: { kind: "core", redis: {} }, guard: "claim", holds: true },
     },
     withinMs: 20_000,
     real: { clients: ["A", "B"], file: true },

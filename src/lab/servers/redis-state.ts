@@ -26,8 +26,6 @@ export const SCRIPTS = {
   compareAndDelete: /* lua */ `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`,
   /** KEYS[1] lock; ARGV[1] value, ARGV[2] ms. Returns 1 when it is this value's and lives so long again. */
   compareAndExpire: /* lua */ `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0`,
-  /** KEYS[1] lock; ARGV[1] value, ARGV[2] the next value, ARGV[3] ms. Returns 1 when it was the first's and is the next one's. */
-  compareAndSwap: /* lua */ `if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) return 1`,
   /**
    * KEYS[1] lock, KEYS[2] counter; ARGV[1] value, ARGV[2] ms. Sets the lock where it is free and returns the counter's next
    * number; returns the number again where the lock is this value's already; 0 where it is another's.
@@ -197,10 +195,6 @@ class Run {
         return held === value ? this.#del(lock) : 0;
       case "compareAndExpire":
         return held === value ? this.#expire(lock, Number(second)) : 0;
-      case "compareAndSwap":
-        if (held !== value) return 0;
-        this.#put(lock, second, this.#now + Number(third));
-        return 1;
       case "takeAndCount": {
         if (held !== undefined) return mine ? Number(held.slice(value.length + 1)) : 0;
         const c = this.#incr(counter);

@@ -77,18 +77,25 @@ export class ServerTrace {
     if (release.kind === "released") this.#end(order.grantId, order.name);
   }
 
+  /** An entry of the queue is gone without a grant. */
+  left(grant: string, lock: string): void {
+    if (this.#queued.delete(grant)) this.#tell("leave", { lock, grant });
+  }
+
   notice(notice: Notice): void {
     if (notice.kind !== "wake") return;
     const lock = this.#queued.get(notice.grantId);
     if (lock !== undefined) this.#tell("wakeup", { lock, grant: notice.grantId });
   }
 
-  /** The server lost its memory: every lease it had is over. */
-  forget(): void {
-    for (const [grant, { lock, token }] of this.#live)
+  /** The server lost its memory, or some of it: every lease that it does not know any more is over. */
+  forget(kept: (lock: string, grant: string) => boolean = () => false): void {
+    for (const [grant, { lock, token }] of this.#live) {
+      if (kept(lock, grant)) continue;
       this.#tell("srv.expire", { lock, grant, token });
-    this.#live.clear();
-    this.#queued.clear();
+      this.#live.delete(grant);
+    }
+    for (const [grant, lock] of this.#queued) if (!kept(lock, grant)) this.#queued.delete(grant);
   }
 
   /** The machine has lost its power: whoever held something is dead, and what was held is free. */
@@ -98,7 +105,7 @@ export class ServerTrace {
   }
 
   #end(grant: string, lock: string): void {
-    if (this.#queued.delete(grant)) this.#tell("leave", { lock, grant });
+    this.left(grant, lock);
     const known = this.#live.get(grant);
     if (!this.#live.delete(grant)) return;
     this.#tell("srv.release", { lock, grant, token: known?.token });

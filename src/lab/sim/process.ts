@@ -42,6 +42,7 @@ export class SimProcess {
   #alive = true;
   #stops = 0;
   #pending: Pending[] = [];
+  readonly #atDeath = new Set<() => void>();
 
   constructor(
     machine: Machine,
@@ -119,6 +120,16 @@ export class SimProcess {
   kill(): void {
     this.#alive = false;
     this.#pending = [];
+    for (const fn of this.#atDeath) fn();
+    this.#atDeath.clear();
+  }
+
+  /** What the kernel does for it when it is killed: to close its connections. Returns what takes it back. */
+  atDeath(fn: () => void): () => void {
+    this.#atDeath.add(fn);
+    return () => {
+      this.#atDeath.delete(fn);
+    };
   }
 
   /** Resolves after `ms` of its own clock. */

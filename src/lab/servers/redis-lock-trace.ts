@@ -1,0 +1,111 @@
+/** What the Redis driver's scripts did at a server, as the checkers read it. */
+import type { Ask, GrantRef } from "../../core/driver.ts";
+import { decodeName } from "../../core/lock-name.ts";
+import { answerOf, exchangedOf, quicklyGranted } from "../../drivers/redis/replies.ts";
+import type { ScriptCall } from "./redis-lock-scripts.ts";
+import type { ServerTrace } from "./trace.ts";
+
+const MODES = { e: "exclusive", s: "shared", p: "permits" } as const;
+const RENEWED = [{ kind: "renewed", ttlMs: 0 }] as const;
+const RELEASED = [{ kind: "released" }] as const;
+
+/** The lock's name in the common beginning of its keys. */
+export function lockOf(base: string): string {
+  return decodeName(/\{(.*)\}:$/.exec(base)?.[1] ?? "");
+}
+
+function nameIn(key = ""): string {
+  return lockOf(key.slice(0, -1));
+}
+
+/** `lateMs`: how far the server's clock is into its millisecond, which every end of a lease leaves out. */
+export function traceScript(
+  trace: ServerTrace,
+  call: ScriptCall,
+  reply: unknown,
+  lateMs: number,
+): void {
+  const { keys, args } = call;
+  const cells = Array.isArray(reply) ? (reply as readonly (string | number)[]) : [];
+  const refOf = (key: string | undefined, id = "", ttl = "0", delay = "0"): GrantRef => ({
+    name: nameIn(key),
+    mode: "exclusive",
+    grantId: id,
+    ttlMs: Number(ttl) - lateMs,
+    lockDelayMs: Number(delay),
+  });
+  const askOf = (ref: GrantRef, more: Partial<Ask> = {}): Ask => ({
+    ...ref,
+    permits: 1,
+    holder: "",
+    tokens: 1,
+    join: "no",
+    ...more,
+  });
+  switch (call.name) {
+    case "quick":
+      traceQuick(call, cells, {
+        back: (key, id) => {
+          trace.released([refOf(key, id)], RELEASED);
+        },
+        taken: (key, id, [delay, ttl], before) => {
+          const granted = quicklyGranted(cells[0], before, Number(ttl), true);
+          if (granted !== undefined) trace.attempted(askOf(refOf(key, id, ttl, delay)), granted);
+        },
+      });
+      return;
+    case "attempt": {
+      const [id, mode = "e", permits, ttl, delay] = args;
+      const ref = { ...refOf(keys[0], id, ttl, delay), mode: MODES[mode as "e" | "s" | "p"] };
+      // None left: nothing was granted.
+      if (cells[0] !== 4)
+        trace.attempted(askOf(ref, { permits: Number(permits) }), answerOf(cells, true));
+      return;
+    }
+    case "exchange": {
+      const [, id, ttl, delay] = args;
+      if (cells[0] === 4) return;
+      const answer = exchangedOf(cells, true);
+      if (answer.kind === "granted") trace.attempted(askOf(refOf(keys[0], id, ttl, delay)), answer);
+      return;
+    }
+    case "renew":
+      for (const [i, key] of keys.entries())
+        if (cells[i] === 1) trace.renewed([refOf(key, ...args.slice(3 * i, 3 * i + 3))], RENEWED);
+      return;
+    case "renew-aside":
+      if (cells[0] === 1) trace.renewed([refOf(keys[0], ...args)], RENEWED);
+      return;
+    case "release":
+      if (cells[0] === 1) trace.released([refOf(keys[0], args[0])], RELEASED);
+      return;
+    case "revoke":
+      if (cells[0] === 1) trace.revoked(refOf(keys[0], args[0]), { kind: "released" });
+  }
+}
+
+function traceQuick(
+  { keys, args }: ScriptCall,
+  cells: readonly (string | number)[],
+  tell: {
+    back(key: string, id: string | undefined): void;
+    taken(
+      key: string,
+      id: string | undefined,
+      terms: readonly (string | undefined)[],
+      before: string | number | undefined,
+    ): void;
+  },
+): void {
+  const back = Number(args[0]);
+  for (const [i, key] of keys.entries()) {
+    const cell = cells[i + 1];
+    if (i < back) {
+      if (cell === 1) tell.back(key, args[i + 1]);
+      continue;
+    }
+    const at = 1 + back + 3 * (i - back);
+    const [, delay, ttl] = (args[at + 1] ?? "").split("|");
+    tell.taken(key, args[at], [delay, ttl], cell);
+  }
+}
