@@ -3,8 +3,10 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { Redis } from "ioredis";
+import { createPool } from "mysql2/promise";
 import { Pool } from "pg";
 import { memoryDriver } from "../src/drivers/memory/index.ts";
+import { mysqlDriver } from "../src/drivers/mysql/index.ts";
 import { postgresAdvisoryDriver, postgresDriver } from "../src/drivers/postgres/index.ts";
 import { redisDriver } from "../src/drivers/redis/index.ts";
 import { redlockDriver } from "../src/drivers/redlock/index.ts";
@@ -28,6 +30,7 @@ function columns(): readonly Column[] {
     { title: "Redlock", declared: redlockDriver([redis(), redis(), redis()]) },
     { title: "PostgreSQL", declared: postgresDriver(pool) },
     { title: "PostgreSQL, advisory", declared: postgresAdvisoryDriver(pool) },
+    { title: "MySQL, MariaDB", declared: mysqlDriver(createPool({})) },
   ];
 }
 

@@ -1,4 +1,3 @@
-import type { PostgresUrl } from "../connect/postgres.ts";
 import { redactUrl } from "../connect/redact.ts";
 import type { Driver } from "../core/driver.ts";
 import type { Action, CommandModule, Invocation } from "./command-module.ts";
@@ -50,9 +49,8 @@ async function print(url: string): Promise<void> {
     await writeOut(sqliteSchema());
     return;
   }
-  const { options } = await postgresOf(url);
-  const { postgresSchema } = await import("../drivers/postgres/index.ts");
-  await writeOut(postgresSchema(options));
+  const { drivers, options } = await tablesOf(url);
+  await writeOut(drivers.schema(options));
 }
 
 /** The driver makes what is missing at its first use; that it may not do so otherwise is no matter here. */
@@ -68,19 +66,52 @@ async function apply(url: string, { messages }: Invocation): Promise<void> {
 
 async function makerOf(url: string, messages: Messages): Promise<Driver> {
   if (/^sqlite:/i.test(url)) return await connectStore({ url, from: "--store" }, messages);
-  const { url: address, options } = await postgresOf(url);
-  const { postgresClient } = await import("../connect/postgres.ts");
-  const { postgresDriver } = await import("../drivers/postgres/index.ts");
-  return postgresDriver(await postgresClient(address), { ...options, autoCreate: true });
+  const { drivers, options, address } = await tablesOf(url);
+  return await drivers.driver(address, { ...options, autoCreate: true });
 }
 
-async function postgresOf(url: string): Promise<PostgresUrl> {
-  const [, rest, query] = /^postgres(?:ql|\+advisory)?:([^?]*)(?:\?(.*))?$/is.exec(url) ?? [];
+/** Of one kind of database: what prints its tables, and what makes them. */
+interface Tables {
+  readonly schema: (options: object) => string;
+  readonly driver: (address: string, options: object) => Promise<Driver>;
+}
+
+/** The database that a URL names, and the options in it. */
+async function tablesOf(
+  url: string,
+): Promise<{ readonly drivers: Tables; readonly options: object; readonly address: string }> {
+  const [, scheme = "", rest, query] =
+    /^(postgres(?:ql|\+advisory)?|mysql|mariadb):([^?]*)(?:\?(.*))?$/is.exec(url) ?? [];
   if (rest === undefined)
     throw new ExitError(
       EXIT.usage,
-      `only sqlite: and postgres: stores have tables, not ${redactUrl(url)}`,
+      `only sqlite:, postgres: and mysql: stores have tables, not ${redactUrl(url)}`,
     );
-  const { parsePostgresUrl } = await import("../connect/postgres.ts");
-  return parsePostgresUrl(rest, new URLSearchParams(query ?? ""));
+  const parameters = new URLSearchParams(query ?? "");
+  if (/^postgres/i.test(scheme)) {
+    const { parsePostgresUrl } = await import("../connect/postgres.ts");
+    const { options, url: address } = parsePostgresUrl(rest, parameters);
+    return { drivers: await postgresTables(), options, address };
+  }
+  const { parseMysqlUrl } = await import("../connect/mysql.ts");
+  const { options, url: address } = parseMysqlUrl(rest, parameters);
+  return { drivers: await mysqlTables(), options, address };
+}
+
+async function postgresTables(): Promise<Tables> {
+  const { postgresClient } = await import("../connect/postgres.ts");
+  const { postgresDriver, postgresSchema } = await import("../drivers/postgres/index.ts");
+  return {
+    schema: postgresSchema,
+    driver: async (address, options) => postgresDriver(await postgresClient(address), options),
+  };
+}
+
+async function mysqlTables(): Promise<Tables> {
+  const { mysqlClient } = await import("../connect/mysql.ts");
+  const { mysqlDriver, mysqlSchema } = await import("../drivers/mysql/index.ts");
+  return {
+    schema: mysqlSchema,
+    driver: async (address, options) => mysqlDriver(await mysqlClient(address), options),
+  };
 }

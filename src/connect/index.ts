@@ -47,6 +47,8 @@ const CONNECTORS: Record<string, Connector> = {
   postgres: async (store) => postgres(store),
   postgresql: async (store) => postgres(store),
   "postgres+advisory": async (store) => postgres(store, true),
+  mysql,
+  mariadb: mysql,
 };
 
 /** Schemes with a meaning of their own that this build has no driver for. */
@@ -55,8 +57,8 @@ const WITHOUT_DRIVER = ["etcd", "zookeeper", "dynamodb"];
 /**
  * The driver for a store URL: `memory:`, `sqlite:/path`, `sqlite:relative`, `sqlite:///absolute` (with
  * `?durability=full` where each grant must survive a power loss), `redis://host`, `rediss://host`,
- * `redlock:redis://a,redis://b,redis://c` for a quorum of independent servers, `postgres://host/db` and
- * `postgres+advisory://host/db`. Percent-escapes in a path are decoded. It loads only the driver that the scheme names,
+ * `redlock:redis://a,redis://b,redis://c` for a quorum of independent servers, `postgres://host/db`,
+ * `postgres+advisory://host/db`, and `mysql://host/db` or `mariadb://host/db`. Percent-escapes in a path are decoded. It loads only the driver that the scheme names,
  * and connects at the first use, not here. Messages never show a password.
  * @throws InvalidArgumentError for what is no store URL
  * @throws UnsupportedError for a scheme whose driver this build does not have
@@ -152,6 +154,16 @@ async function postgres(store: StoreUrl, advisory = false): Promise<Driver> {
   return advisory
     ? drivers.postgresAdvisoryDriver(client, options)
     : drivers.postgresDriver(client, options);
+}
+
+/** `mysql://[user:password@]host[:port]/database`, our parameters and those of the client library mixed. */
+async function mysql(store: StoreUrl): Promise<Driver> {
+  if (!store.rest.startsWith("//") || !URL.canParse(`mysql:${store.rest}`))
+    throw complaint(store, "an address: mysql://user@host:3306/database");
+  const { mysqlClient, parseMysqlUrl } = await import("./mysql.ts");
+  const { url, options } = parseMysqlUrl(store.rest, store.query);
+  const { mysqlDriver } = await import("../drivers/mysql/index.ts");
+  return mysqlDriver(await mysqlClient(url), options);
 }
 
 /** `redlock:redis://a,redis://b,redis://c`, with `?quorum=3` or `?efficiencyOnly=true`. */

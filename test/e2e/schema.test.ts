@@ -12,6 +12,10 @@ it("prints the tables of a store without connecting, and refuses one that has no
   expect([printed.code, printed.stderr]).toEqual([0, ""]);
   expect(printed.stdout).toContain('CREATE SCHEMA IF NOT EXISTS "our locks";');
   expect(printed.stdout).toContain('CREATE TABLE IF NOT EXISTS "our locks"."ringfence_locks"');
+  const mysql = "mysql://nobody@nowhere.invalid/app?tablePrefix=our%20";
+  const others = await ringfence(["schema", "print", "--store", mysql], { env });
+  expect([others.code, others.stderr]).toEqual([0, ""]);
+  expect(others.stdout).toContain("CREATE TABLE IF NOT EXISTS `our locks` (");
   const sqlite = await ringfence(["schema", "print"], { env });
   expect(sqlite.stdout).toContain("CREATE TABLE IF NOT EXISTS ringfence_locks");
   const none = await ringfence(["schema", "print", "--store", "redis://u:hunter2@h"], { env });

@@ -1,8 +1,8 @@
 import { type Client, Pool } from "pg";
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import type { Backend } from "../../src/core/driver.ts";
-import type { Statement } from "../../src/drivers/postgres/client.ts";
 import { postgresDriverOn } from "../../src/drivers/postgres/driver.ts";
+import type { Statement } from "../../src/drivers/sql/statement.ts";
 import { postgresGuardSchema } from "../../src/guards/postgres/index.ts";
 import { statementsFor } from "../../src/guards/postgres/sql.ts";
 import { Access, type Waiting } from "../../src/lab/servers/postgres-access.ts";

@@ -1,7 +1,7 @@
-import type { Call, Statement } from "../../src/drivers/postgres/client.ts";
 import { tablesOf } from "../../src/drivers/postgres/options.ts";
 import { statements } from "../../src/drivers/postgres/sql.ts";
 import type { Statements } from "../../src/drivers/postgres/sql-parts.ts";
+import type { Call, Statement } from "../../src/drivers/sql/statement.ts";
 import { FakeRandom } from "../../src/testing/fake-random.ts";
 import type { Started, Twin, TwinSession } from "../fixtures/postgres-twin.ts";
 

@@ -11,6 +11,8 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   runtime: ["core"],
   "drivers/*": ["core"],
   "drivers/redlock": ["core", "drivers/redis"],
+  "drivers/postgres": ["core", "drivers/sql"],
+  "drivers/mysql": ["core", "drivers/sql"],
   "drivers/http": ["core", "protocol"],
   "guards/*": ["core", "runtime"],
   connect: ["core", "drivers/*/index"],
@@ -36,11 +38,12 @@ const PACKAGES: Record<string, readonly string[]> = {
   "drivers/sqlite": ["libsql"],
   "guards/sqlite": ["libsql"],
   "drivers/postgres": ["postgres"],
-  connect: ["ioredis", "redis", "pg", "postgres"],
+  "drivers/mysql": ["mysql2"],
+  connect: ["ioredis", "redis", "pg", "postgres", "mysql2"],
 };
 
 /** Packages that a static import must not name: they are only loaded when they are needed. */
-const ON_DEMAND: readonly string[] = ["libsql", "ioredis", "redis", "pg", "postgres"];
+const ON_DEMAND: readonly string[] = ["libsql", "ioredis", "redis", "pg", "postgres", "mysql2"];
 
 /** One import of a file, of any spelling. */
 interface Import {

@@ -2,11 +2,13 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { createPool } from "mysql2/promise";
 import { Pool } from "pg";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { documents as generated } from "../../scripts/documents.ts";
 import { shownScenarios } from "../../scripts/guarantees.ts";
 import { memoryDriver } from "../../src/drivers/memory/index.ts";
+import { mysqlDriver } from "../../src/drivers/mysql/index.ts";
 import { postgresDriver } from "../../src/drivers/postgres/index.ts";
 import { sqliteDriver } from "../../src/drivers/sqlite/index.ts";
 import type { Declaration } from "../../src/index.ts";
@@ -88,6 +90,7 @@ it.each<[string, Declaration]>([
   ["memory", memoryDriver()],
   ["sqlite", sqliteDriver("locks.db")],
   ["postgres", postgresDriver(new Pool())],
+  ["mysql", mysqlDriver(createPool({}))],
 ])("docs/drivers/%s.md says what the driver declares", (name, declared) => {
   const page = text(`docs/drivers/${name}.md`);
   expect(page).toContain(`| fencing | \`${declared.fencing}\``);
@@ -96,7 +99,7 @@ it.each<[string, Declaration]>([
   expect(page).toContain(`| shortest ttl | ${declared.ttl.minMs} ms |`);
   const transfer = { yes: "yes", "same-host": "between processes of the same host", no: "no" };
   expect(page).toContain(`\`resume\`) | ${transfer[declared.transfer]} |`);
-  const clock = name === "postgres" ? "server-wall" : "host-monotonic";
+  const clock = ["postgres", "mysql"].includes(name) ? "server-wall" : "host-monotonic";
   expect(declared).toMatchObject({ liveness: "ttl", clock, mints: "at-grant" });
 });
 

@@ -256,6 +256,12 @@ it("ringfence/redlock", () => {
   `);
 });
 
+it("ringfence/mysql", () => {
+  const types = ["MysqlCapabilities", "MysqlClient", "MysqlConnection", "MysqlDriverOptions"];
+  const values = ["mysqlDriver", "mysqlSchema"];
+  expect(all.get("./mysql")).toEqual({ types: [...types, "MysqlPool"], values });
+});
+
 it("ringfence/postgres", () => {
   expect(all.get("./postgres")).toMatchInlineSnapshot(`
     {
@@ -475,7 +481,7 @@ it("ringfence/guards/dynamodb", () => {
 });
 
 it("no subpath is left out above, and each really exports what its types say", async () => {
-  const stores = "memory sqlite redis postgres redlock";
+  const stores = "memory sqlite redis postgres mysql redlock";
   const guards = "memory sqlite file postgres mysql idempotency http redis s3 dynamodb";
   const expected = [
     ...[".", "./connect", "./testing"],

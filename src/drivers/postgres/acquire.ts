@@ -1,18 +1,10 @@
-import type { Answer, Ask, Busy, GoneReason, Granted } from "../../core/driver.ts";
+import type { Answer, Ask, GoneReason, Granted } from "../../core/driver.ts";
+import { granted, ms, OFFER_MS } from "../sql/lock-step.ts";
+import { decide, exchangeFrom, KEEP_FAR_MS, KEEP_NEAR_MS, type Placed } from "../sql/steps.ts";
 import type { Connection } from "./connection.ts";
 import { sqlState } from "./errors.ts";
-import { granted, type LockStep, ms, OFFER_MS } from "./lock-step.ts";
 import type { Statements } from "./sql-parts.ts";
 import { atOnce, inStep } from "./step.ts";
-
-/** Silence that makes a waiter dead: short near the head, where it would hold up the others. */
-const KEEP_NEAR_MS = 3000;
-const KEEP_FAR_MS = 60_000;
-const NEAR = 3;
-/** The longest queue of one name. */
-const MAX_WAITERS = 10_000;
-
-const VANISHED = { kind: "vanished" } as const;
 
 /** What an ask needs beside itself. */
 export interface Asking {
@@ -77,7 +69,7 @@ async function takeOffer(at: Asking, ask: Ask): Promise<Granted | null> {
 }
 
 /** The ask of a waiter while an exclusive lease runs; `null` when there is more to it. */
-async function refresh(at: Asking, ask: Ask): Promise<(Busy & { readonly ahead: number }) | null> {
+async function refresh(at: Asking, ask: Ask): Promise<Placed | null> {
   const { connection, sql, key, dueAt } = at;
   const args = [key, ask.grantId, String(KEEP_NEAR_MS), String(KEEP_FAR_MS)];
   const [row] = await connection
@@ -100,50 +92,6 @@ async function refresh(at: Asking, ask: Ask): Promise<(Busy & { readonly ahead: 
   };
 }
 
-type Decided = Exclude<Answer, Granted> | "granted";
-
-function decide(
-  lock: LockStep,
-  ask: Ask,
-  channel: string,
-): Decided | Granted | (Busy & { readonly ahead: number }) {
-  if (lock.refused) return VANISHED;
-  const outcome = lock.restart(ask) ?? place(lock, ask, channel);
-  lock.makeOffers(ask.grantId);
-  if (outcome !== "waits") return outcome;
-  const keepMs = lock.ahead < NEAR ? KEEP_NEAR_MS : KEEP_FAR_MS;
-  const keepEntryMs = lock.queued ? keepMs : Number.POSITIVE_INFINITY;
-  const { queued, ahead } = lock;
-  return { kind: "busy", queued, ...lock.obstacle(ask), keepEntryMs, ahead };
-}
-
-function place(
-  lock: LockStep,
-  ask: Ask,
-  channel: string,
-): Exclude<Answer, Granted | Busy> | "granted" | "waits" {
-  if (ask.join === "kept" && !lock.queued) return VANISHED;
-  if (ask.mode === "permits") {
-    const stored = lock.disagrees(ask.permits);
-    if (stored !== null) {
-      lock.leave();
-      return { kind: "mismatch", permits: stored };
-    }
-  }
-  if (lock.hasRoom(ask.mode)) {
-    lock.grant(ask);
-    return "granted";
-  }
-  const keepMs = lock.ahead < NEAR ? KEEP_NEAR_MS : KEEP_FAR_MS;
-  if (ask.join === "no") lock.leave();
-  else if (lock.queued) lock.heard(keepMs);
-  else {
-    if (lock.entries >= MAX_WAITERS) lock.forgetDead();
-    else lock.join(ask, channel, keepMs);
-  }
-  return "waits";
-}
-
 /** Gives the lease of `from` to the ask. */
 export async function exchange(
   at: Asking,
@@ -156,11 +104,8 @@ export async function exchange(
   if (again.decided !== undefined) return again.decided;
   // Between the two steps only a repeat of this very exchange can make the grant, and then `from` is gone here.
   const about = { key, grantId: from, make: true };
-  const { decided, lock, written } = await inStep(connection, sql, about, dueAt, (step) => {
-    const exchanged = step.exchange(ask);
-    if (exchanged) step.bury(from, "exchanged", Math.max(ask.ttlMs, KEEP_FAR_MS));
-    step.makeOffers();
-    return exchanged;
-  });
+  const { decided, lock, written } = await inStep(connection, sql, about, dueAt, (step) =>
+    exchangeFrom(step, from, ask),
+  );
   return decided ? lock.granted(written) : { kind: "gone", reason: lock.whyGone };
 }

@@ -1,5 +1,5 @@
 /** Statements on advisory locks of a session. All parameters are text. */
-import type { Statement } from "./client.ts";
+import type { Statement } from "../sql/statement.ts";
 import type { Tables } from "./options.ts";
 import { MAX, SYNC } from "./sql-parts.ts";
 

@@ -35,10 +35,12 @@ import {
 } from "../../core/driver.ts";
 import { MAX_TOKEN } from "../../core/fencing-token.ts";
 import { decodeName, encodeName } from "../../core/lock-name.ts";
+import { LinkError } from "../sql/link-error.ts";
+import type { Statement } from "../sql/statement.ts";
 import { type AdvisoryStatements, advisoryStatements } from "./advisory-sql.ts";
-import { type Dialer, dialerOf, type PostgresClient, type Statement } from "./client.ts";
+import { type Dialer, dialerOf, type PostgresClient } from "./client.ts";
 import type { Connection } from "./connection.ts";
-import { asPostgresError, LinkError } from "./errors.ts";
+import { asPostgresError } from "./errors.ts";
 import { isDirect } from "./greeting.ts";
 import { advisoryGuarantees } from "./guarantees.ts";
 import { LeaseSessions } from "./lease-sessions.ts";

@@ -1,4 +1,5 @@
 import { InvalidArgumentError } from "../../core/errors.ts";
+import type { Call } from "../sql/statement.ts";
 
 /** A `Pool` of `pg`. Only its settings are used. */
 export interface PgPool {
@@ -25,18 +26,6 @@ export interface PostgresJs {
 /** What the drivers take. It need not be connected, and it is never closed or otherwise touched. */
 export type PostgresClient = PgPool | PgClient | PostgresJs;
 
-/** A named statement. A simulator answers by the name; a server is given the text. It returns one text column, or nothing. */
-export interface Statement {
-  readonly name: string;
-  readonly text: string;
-}
-
-/** One statement and its parameters: all text, since every statement casts its own. */
-export interface Call {
-  readonly statement: Statement;
-  readonly args: readonly (string | null)[];
-}
-
 /** One session of ours, without a queue, retries or a second life: when it ends, it has ended. One request at a time. */
 export interface Wire {
   /** The pid that the server, or a pooler in its name, gave at start-up. */
@@ -57,10 +46,6 @@ export interface Dialer {
   dial(onEnd: (cause: unknown) => void): Promise<Wire>;
 }
 
-/** The settings of every session of ours. */
-export const CONNECT_TIMEOUT_MS = 5000;
-/** A peer that vanished without a word is noticed by TCP after this silence, also where nothing is asked of it. */
-export const KEEPALIVE_MS = 10_000;
 /** How sessions show in `pg_stat_activity`. */
 export const APPLICATION_NAME = "ringfence";
 

@@ -35,9 +35,11 @@ import {
   type Renewal,
 } from "../../core/driver.ts";
 import { encodeName } from "../../core/lock-name.ts";
+import { CONNECT_TIMEOUT_MS } from "../sql/session.ts";
+import { Sessions } from "../sql/sessions.ts";
 import { type Asking, attempt, exchange } from "./acquire.ts";
-import { CONNECT_TIMEOUT_MS, type Dialer, dialerOf, type PostgresClient } from "./client.ts";
-import type { Connection } from "./connection.ts";
+import { type Dialer, dialerOf, type PostgresClient } from "./client.ts";
+import { type Connection, DATABASE, dial } from "./connection.ts";
 import { asPostgresError } from "./errors.ts";
 import { type Giving, type Place, releaseAll, renewAll, revoke } from "./give-back.ts";
 import { isDirect } from "./greeting.ts";
@@ -46,7 +48,6 @@ import { type Checked, checkOptions, type PostgresDriverOptions } from "./option
 import { probeServer } from "./probe.ts";
 import { listNames, recordOf } from "./records.ts";
 import { ensureSchema } from "./schema.ts";
-import { Sessions } from "./sessions.ts";
 import { statements } from "./sql.ts";
 import type { Statements } from "./sql-parts.ts";
 import { Sweeper } from "./sweep.ts";
@@ -124,7 +125,7 @@ class PostgresBackend implements Backend {
   readonly #sql: Statements;
   readonly #space: string;
   readonly #channel: string;
-  readonly #sessions: Sessions;
+  readonly #sessions: Sessions<Connection>;
   readonly #wakes: Wakes;
   readonly #sweeper: Sweeper;
   /** Entries of this process in the queues: all are told to ask again when notifications may have been lost. */
@@ -146,7 +147,8 @@ class PostgresBackend implements Backend {
     this.#channel = `ringfence_${Buffer.from(random.bytes(12)).toString("hex")}`;
     const { maxSessions: max } = checked;
     this.#sessions = new Sessions({
-      dialer,
+      database: DATABASE,
+      dial: async () => dial(dialer, clock),
       clock,
       max,
       greet: async (connection, dueAt) => {

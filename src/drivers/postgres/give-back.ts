@@ -1,12 +1,10 @@
-import type { GoneReason, GrantRef, Release, Renewal } from "../../core/driver.ts";
+import type { GrantRef, Release, Renewal } from "../../core/driver.ts";
+import { ms, OFFER_MS } from "../sql/lock-step.ts";
+import { reasonOf, releaseIn, revokeIn } from "../sql/steps.ts";
 import type { Connection } from "./connection.ts";
 import { asPostgresError } from "./errors.ts";
-import { type LockStep, ms, OFFER_MS } from "./lock-step.ts";
 import type { Statements } from "./sql-parts.ts";
 import { atOnce, inStep } from "./step.ts";
-
-/** A revoked grant is told so for at least this long, and a late ask of it refused. */
-const REVOKED_KEPT_MS = 60_000;
 
 const RELEASED = { kind: "released" } as const;
 
@@ -42,7 +40,8 @@ export async function renewAll(at: Giving, refs: readonly GrantRef[]): Promise<r
     )) {
       const [nr, kind, taken] = row.split("|");
       const index = gone[Number(nr) - 1]?.index;
-      if (index !== undefined) answers[index] = { kind: "gone", reason: reasonOf(kind, taken) };
+      if (index !== undefined)
+        answers[index] = { kind: "gone", reason: reasonOf(kind ?? null, taken === "t") };
     }
   return answers;
 }
@@ -68,11 +67,6 @@ function listed(at: Giving, wanted: readonly Numbered[]): string {
   return JSON.stringify(
     wanted.map(({ ref }) => [at.keyOf(ref.name), ref.grantId, ms(ref.ttlMs), ms(ref.lockDelayMs)]),
   );
-}
-
-function reasonOf(kind: string | undefined, taken: string | undefined): GoneReason {
-  if (kind === "revoked") return "revoked";
-  return taken === "t" || kind === "exchanged" ? "taken" : "expired";
 }
 
 /** What a process knows of a grant id: it still queues, or it has a lease that came out of a queue. */
@@ -136,16 +130,9 @@ async function handedOver(at: Giving, ref: GrantRef): Promise<boolean> {
 
 async function releaseOne(at: Giving, ref: GrantRef): Promise<Release> {
   const { connection, sql, dueAt, keyOf } = at;
-  const refuse = ref.refuseLateMs ?? 0;
-  const about = { key: keyOf(ref.name), grantId: ref.grantId, make: refuse > 0 };
-  const { decided } = await inStep(connection, sql, about, dueAt, (lock) => {
-    const reason = lock.whyGone;
-    const held = lock.release(ref.raiseTo);
-    const queued = lock.leave();
-    if (refuse > 0) lock.bury(ref.grantId, "released", refuse);
-    lock.makeOffers();
-    return held || queued ? RELEASED : ({ kind: "gone", reason } as const);
-  });
+  const make = (ref.refuseLateMs ?? 0) > 0;
+  const about = { key: keyOf(ref.name), grantId: ref.grantId, make };
+  const { decided } = await inStep(connection, sql, about, dueAt, (lock) => releaseIn(lock, ref));
   return decided;
 }
 
@@ -157,12 +144,8 @@ export async function revoke(
   const { connection, sql, dueAt, keyOf } = at;
   const { grantId, now } = order;
   const about = { key: keyOf(order.name), grantId, make: false };
-  const revoked = (lock: LockStep): Release => {
-    const reason = lock.whyGone;
-    const ttlMs = lock.revoke(now);
-    if (ttlMs !== null) lock.bury(grantId, "revoked", Math.max(ttlMs, REVOKED_KEPT_MS));
-    lock.makeOffers();
-    return ttlMs === null ? { kind: "gone", reason } : RELEASED;
-  };
-  return (await inStep(connection, sql, about, dueAt, revoked)).decided;
+  const { decided } = await inStep(connection, sql, about, dueAt, (lock) =>
+    revokeIn(lock, grantId, now),
+  );
+  return decided;
 }

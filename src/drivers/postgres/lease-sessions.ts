@@ -1,9 +1,10 @@
 import type { Clock } from "../../core/clock.ts";
 import { DriverError } from "../../core/driver.ts";
-import { CONNECT_TIMEOUT_MS, type Dialer } from "./client.ts";
+import { LinkError } from "../sql/link-error.ts";
+import { CONNECT_TIMEOUT_MS } from "../sql/session.ts";
+import type { Greeting } from "../sql/sessions.ts";
+import type { Dialer } from "./client.ts";
 import { type Connection, dial } from "./connection.ts";
-import { LinkError } from "./errors.ts";
-import type { Greeting } from "./sessions.ts";
 
 /** Sessions that wait for their next lease: those that poll need one each time. */
 const KEEP_IDLE = 2;
@@ -13,7 +14,7 @@ export class LeaseSessions {
   readonly #dialer: Dialer;
   readonly #clock: Clock;
   readonly #max: number;
-  readonly #greet: Greeting;
+  readonly #greet: Greeting<Connection>;
   readonly #onEnd: (connection: Connection) => void;
   readonly #idle: Connection[] = [];
   readonly #all = new Set<Connection>();
@@ -24,7 +25,7 @@ export class LeaseSessions {
     readonly dialer: Dialer;
     readonly clock: Clock;
     readonly max: number;
-    readonly greet: Greeting;
+    readonly greet: Greeting<Connection>;
     /** A session ended, whoever ended it. */
     readonly onEnd: (connection: Connection) => void;
   }) {

@@ -1,12 +1,7 @@
 /** Sessions by `pg` 8. */
-import {
-  APPLICATION_NAME,
-  type Call,
-  CONNECT_TIMEOUT_MS,
-  type Dialer,
-  KEEPALIVE_MS,
-  type Wire,
-} from "./client.ts";
+import { CONNECT_TIMEOUT_MS, KEEPALIVE_MS } from "../sql/session.ts";
+import type { Call } from "../sql/statement.ts";
+import { APPLICATION_NAME, type Dialer, type Wire } from "./client.ts";
 
 /** What is used of a `Client`. */
 interface Client {

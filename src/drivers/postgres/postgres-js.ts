@@ -1,13 +1,8 @@
 /** Sessions by `postgres` (postgres.js) 3. */
 import { connect, isIP, type Socket } from "node:net";
-import {
-  APPLICATION_NAME,
-  type Call,
-  CONNECT_TIMEOUT_MS,
-  type Dialer,
-  KEEPALIVE_MS,
-  type Wire,
-} from "./client.ts";
+import { CONNECT_TIMEOUT_MS, KEEPALIVE_MS } from "../sql/session.ts";
+import type { Call } from "../sql/statement.ts";
+import { APPLICATION_NAME, type Dialer, type Wire } from "./client.ts";
 
 /** What is used of an instance. */
 interface Sql {

@@ -1,5 +1,5 @@
 /** Statements that only read. */
-import type { Statement } from "./client.ts";
+import type { Statement } from "../sql/statement.ts";
 import type { Tables } from "./options.ts";
 import { live, type Part } from "./sql-parts.ts";
 

@@ -1,6 +1,6 @@
 /** What the statements of the lease table have in common. */
 import { MAX_TOKEN } from "../../core/fencing-token.ts";
-import type { Statement } from "./client.ts";
+import type { Statement } from "../sql/statement.ts";
 import type { Tables } from "./options.ts";
 
 /** The statements for tables with one prefix. */

@@ -1,18 +1,13 @@
-import type { Call } from "./client.ts";
+import { LockStep } from "../sql/lock-step.ts";
+import type { Sight } from "../sql/sight.ts";
+import { type Call, inlined } from "../sql/statement.ts";
+import { transaction, unapplied } from "../sql/transaction.ts";
 import type { Connection } from "./connection.ts";
-import { LinkError } from "./errors.ts";
-import { LockStep } from "./lock-step.ts";
 import { encoded } from "./options.ts";
-import type { Sight } from "./sight.ts";
 import type { Statements } from "./sql-parts.ts";
 
 /** The longest wait for a row that another step has, in milliseconds. */
 const LOCK_TIMEOUT_MS = 5000;
-
-/** A statement with its parameters put in. */
-export function inlined({ statement, args }: Call): string {
-  return statement.text.replace(/\$(\d+)/g, (_, n: string) => encoded(args[Number(n) - 1] ?? null));
-}
 
 /** Which name and grant a step is about. */
 interface About {
@@ -47,7 +42,7 @@ export async function inStep<T>(
     const decided = decide(lock);
     const writes = lock.writes();
     if (writes.length === 0) {
-      await unapplied(connection.script("ROLLBACK", dueAt));
+      await unapplied(connection.rollback(dueAt));
       return { decided, lock, written: "" };
     }
     const rows = await connection.script(
@@ -83,33 +78,5 @@ export async function atOnce(
 }
 
 function script(calls: readonly Call[]): string {
-  return calls.map(inlined).join(";\n");
-}
-
-/** Leaves no transaction open, whatever `body` came to. */
-async function transaction<T>(
-  connection: Connection,
-  dueAt: number,
-  body: () => Promise<T>,
-): Promise<T> {
-  try {
-    return await body();
-  } catch (error) {
-    if (connection.open)
-      await connection.script("ROLLBACK", dueAt).catch(() => {
-        connection.end(new LinkError("a transaction could not be ended", { sent: true }));
-      });
-    throw error;
-  }
-}
-
-/** Before the message that commits, nothing is applied, even if the session is lost. */
-async function unapplied<T>(work: Promise<T>): Promise<T> {
-  try {
-    return await work;
-  } catch (error) {
-    if (error instanceof LinkError && error.sent)
-      throw new LinkError(error.message, { sent: false, late: error.late, cause: error });
-    throw error;
-  }
+  return calls.map((call) => inlined(call, encoded)).join(";\n");
 }

@@ -1,7 +1,9 @@
 import type { Clock } from "../../core/clock.ts";
-import type { Sessions } from "./sessions.ts";
+import type { Sessions } from "../sql/sessions.ts";
+import { inlined } from "../sql/statement.ts";
+import type { Connection } from "./connection.ts";
+import { encoded } from "./options.ts";
 import type { Statements } from "./sql-parts.ts";
-import { inlined } from "./step.ts";
 
 /** Releases between two sweeps. */
 const EVERY = 256;
@@ -11,13 +13,13 @@ const TIME_MS = 5000;
 
 /** Cleans up in passing, so that the tables stay as small as what is in use. What fails is left for the next time. */
 export class Sweeper {
-  readonly #sessions: Sessions;
+  readonly #sessions: Sessions<Connection>;
   readonly #sql: Statements;
   readonly #clock: Clock;
   #releases = 0;
   #running = false;
 
-  constructor(sessions: Sessions, sql: Statements, clock: Clock) {
+  constructor(sessions: Sessions<Connection>, sql: Statements, clock: Clock) {
     this.#sessions = sessions;
     this.#sql = sql;
     this.#clock = clock;
@@ -40,11 +42,11 @@ export class Sweeper {
     const dueAt = this.#clock.mono() + TIME_MS;
     const sql = this.#sql;
     await this.#sessions.use(dueAt, async (connection) => {
-      await connection.script(inlined({ statement: sql.sweepAside, args: [] }), dueAt);
+      await connection.script(inlined({ statement: sql.sweepAside, args: [] }, encoded), dueAt);
       const keys = await connection.run({ statement: sql.idle, args: [String(SIZE)] }, dueAt);
       if (keys.length === 0) return;
       const call = { statement: sql.sweepLocks, args: [JSON.stringify(keys)] };
-      await connection.script(inlined(call), dueAt);
+      await connection.script(inlined(call, encoded), dueAt);
     });
   }
 }

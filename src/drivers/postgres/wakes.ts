@@ -1,8 +1,9 @@
 import type { Clock, Timer } from "../../core/clock.ts";
 import type { Random } from "../../core/random.ts";
-import { CONNECT_TIMEOUT_MS, type Dialer } from "./client.ts";
+import { LinkError } from "../sql/link-error.ts";
+import { CONNECT_TIMEOUT_MS } from "../sql/session.ts";
+import type { Dialer } from "./client.ts";
 import { type Connection, dial } from "./connection.ts";
-import { LinkError } from "./errors.ts";
 
 /** How wake-ups reach this process. */
 export interface WakeOptions {

@@ -1,4 +1,5 @@
-import type { Dialer, Statement, Wire } from "../../drivers/postgres/client.ts";
+import type { Dialer, Wire } from "../../drivers/postgres/client.ts";
+import type { Statement } from "../../drivers/sql/statement.ts";
 import { PLAIN } from "../servers/postgres-plain.ts";
 import type { ClientProcess, ClientWorld, Held, LockClient, LockTerms } from "./client.ts";
 

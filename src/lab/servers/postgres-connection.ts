@@ -1,4 +1,5 @@
-import type { Call, Dialer, Wire } from "../../drivers/postgres/client.ts";
+import type { Dialer, Wire } from "../../drivers/postgres/client.ts";
+import type { Call } from "../../drivers/sql/statement.ts";
 import type { SimProcess } from "../sim/process.ts";
 import { Line } from "../sim/stream.ts";
 import type { World } from "../sim/world.ts";

@@ -1,5 +1,5 @@
 /** Locks and guarded rows as people write them by hand in SQL: real statements, and what each of them does. */
-import type { Statement } from "../../drivers/postgres/client.ts";
+import type { Statement } from "../../drivers/sql/statement.ts";
 import type { Access, Waiting } from "./postgres-access.ts";
 import { idOf } from "./postgres-rows.ts";
 import { type Args, arg, type Model, us } from "./postgres-values.ts";

@@ -1,5 +1,6 @@
 import { RingfenceError } from "../../core/errors.ts";
-import type { Statement, Wire } from "../../drivers/postgres/client.ts";
+import type { Wire } from "../../drivers/postgres/client.ts";
+import type { Statement } from "../../drivers/sql/statement.ts";
 import { type PostgresGuard, postgresGuard } from "../../guards/postgres/index.ts";
 import type { Held } from "../clients/client.ts";
 import { CoreHeld } from "../clients/core-client.ts";

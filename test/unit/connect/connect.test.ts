@@ -55,6 +55,14 @@ describe("connect", () => {
     const driver = await connect(url);
     expect([driver.name, driver.fencing]).toEqual(["postgres", "durable"]);
   });
+  it.each([
+    "mysql://h/db",
+    "mariadb://u:secret@h:3307/db?connectTimeout=1000",
+    "mysql://h?database=my%20locks&tablePrefix=l_&autoCreate=false&maxSessions=2&pooler=session",
+  ])("makes the MySQL driver for %s", async (url) => {
+    const driver = await connect(url);
+    expect([driver.name, driver.fencing]).toEqual(["mysql", "durable"]);
+  });
   it("makes the driver of advisory locks for postgres+advisory:", async () => {
     const driver = await connect("postgres+advisory://u:secret@h/db?maxSessions=5");
     expect([driver.name, driver.liveness]).toEqual(["postgres-advisory", "session"]);
@@ -67,7 +75,7 @@ describe("connect", () => {
     },
   );
   it.each([
-    "mysql://h",
+    "mongodb://h",
     "/var/lib/locks.db",
     "",
     "sqlite:",
@@ -87,6 +95,10 @@ describe("connect", () => {
     "postgres://h/db?maxSessions=0",
     "postgres://h/db?pooler=transaction",
     "postgres://h/db?schema=",
+    "mysql:db",
+    "mysql://h/db?autoCreate=perhaps",
+    "mysql://h/db?maxSessions=0",
+    "mysql://h/db?database=",
     "redlock:a,b,c",
     "redlock:redis://a,redis://b,",
     "redlock:redis://a,redis://b,redis://c?quorum=most",
@@ -96,11 +108,12 @@ describe("connect", () => {
     await expect(connect(url)).rejects.toThrow(InvalidArgumentError);
   });
   it("lists the known schemes when it knows none", async () => {
-    await expect(connect("mysql://h")).rejects.toThrow(/memory:, sqlite:, redis:, .*dynamodb:/);
+    await expect(connect("mongodb://h")).rejects.toThrow(/memory:, sqlite:, redis:, .*dynamodb:/);
   });
   it.each([
     "redis://u:hunter2@h/0?family=6",
-    "mysql://u:hunter2@h",
+    "mongodb://u:hunter2@h",
+    "mysql:u:hunter2@h/db",
     "etcd://a:hunter2@h1,b:hunter2@h2?password=hunter2",
   ])("shows no password of %s", async (url) => {
     const error = await connect(url).then(String, (reason: unknown) => reason as Error);

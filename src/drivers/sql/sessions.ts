@@ -1,14 +1,13 @@
 import type { Clock } from "../../core/clock.ts";
-import { CONNECT_TIMEOUT_MS, type Dialer } from "./client.ts";
-import { type Connection, dial } from "./connection.ts";
-import { LinkError } from "./errors.ts";
+import { LinkError } from "./link-error.ts";
+import { CONNECT_TIMEOUT_MS, type Session } from "./session.ts";
 
 /** What a new session is told and asked before it is used. */
-export type Greeting = (connection: Connection, dueAt: number) => Promise<void>;
+export type Greeting<S extends Session> = (session: S, dueAt: number) => Promise<void>;
 
 /** Somebody who waits for a session. */
-interface Waiting {
-  readonly take: (connection: Connection) => void;
+interface Waiting<S> {
+  readonly take: (connection: S) => void;
   readonly fail: (error: Error) => void;
 }
 
@@ -16,25 +15,29 @@ interface Waiting {
  * A few sessions of our own, made when they are needed: one step has one to itself. Renewals go first, since a lease
  * hangs on each.
  */
-export class Sessions {
-  readonly #dialer: Dialer;
+export class Sessions<S extends Session> {
+  readonly #database: string;
+  readonly #dial: () => Promise<S>;
   readonly #clock: Clock;
   readonly #max: number;
-  readonly #greet: Greeting;
-  readonly #idle: Connection[] = [];
-  readonly #all = new Set<Connection>();
-  readonly #urgent: Waiting[] = [];
-  readonly #waiting: Waiting[] = [];
+  readonly #greet: Greeting<S>;
+  readonly #idle: S[] = [];
+  readonly #all = new Set<S>();
+  readonly #urgent: Waiting<S>[] = [];
+  readonly #waiting: Waiting<S>[] = [];
   #making = 0;
   #closed = false;
 
   constructor(parts: {
-    readonly dialer: Dialer;
+    /** What people call the server: "PostgreSQL". */
+    readonly database: string;
+    readonly dial: () => Promise<S>;
     readonly clock: Clock;
     readonly max: number;
-    readonly greet: Greeting;
+    readonly greet: Greeting<S>;
   }) {
-    this.#dialer = parts.dialer;
+    this.#database = parts.database;
+    this.#dial = parts.dial;
     this.#clock = parts.clock;
     this.#max = parts.max;
     this.#greet = parts.greet;
@@ -44,11 +47,7 @@ export class Sessions {
    * Runs `step` with a session.
    * @throws LinkError that says that nothing was sent, when none is to be had before `dueAt`
    */
-  async use<T>(
-    dueAt: number,
-    step: (connection: Connection) => Promise<T>,
-    urgent = false,
-  ): Promise<T> {
+  async use<T>(dueAt: number, step: (connection: S) => Promise<T>, urgent = false): Promise<T> {
     const connection = this.#spare() ?? (await this.#wait(dueAt, urgent));
     try {
       return await step(connection);
@@ -59,7 +58,7 @@ export class Sessions {
 
   close(): void {
     this.#closed = true;
-    const closed = new LinkError("the session with PostgreSQL was closed", { sent: true });
+    const closed = new LinkError(`the session with ${this.#database} was closed`, { sent: true });
     for (const connection of this.#all) connection.end(closed);
     this.#all.clear();
     const refused = new LinkError("the driver was closed", { sent: false });
@@ -67,7 +66,7 @@ export class Sessions {
   }
 
   /** A session that nobody uses; those that ended meanwhile are forgotten. */
-  #spare(): Connection | undefined {
+  #spare(): S | undefined {
     for (let found = this.#idle.pop(); found !== undefined; found = this.#idle.pop()) {
       if (found.open) return found;
       this.#all.delete(found);
@@ -75,16 +74,16 @@ export class Sessions {
     return undefined;
   }
 
-  async #wait(dueAt: number, urgent: boolean): Promise<Connection> {
+  async #wait(dueAt: number, urgent: boolean): Promise<S> {
     if (this.#closed) throw new LinkError("the driver was closed", { sent: false });
-    return await new Promise<Connection>((resolve, reject) => {
+    return await new Promise<S>((resolve, reject) => {
       const queue = urgent ? this.#urgent : this.#waiting;
       const timer = this.#clock.timer(Math.max(0, dueAt - this.#clock.mono()), () => {
         queue.splice(queue.indexOf(waiting), 1);
-        const text = "no session with PostgreSQL was to be had in time";
+        const text = `no session with ${this.#database} was to be had in time`;
         reject(new LinkError(text, { sent: false, late: true }));
       });
-      const waiting: Waiting = {
+      const waiting: Waiting<S> = {
         take: (connection) => {
           timer.cancel();
           resolve(connection);
@@ -108,7 +107,7 @@ export class Sessions {
   async #make(): Promise<void> {
     this.#making += 1;
     try {
-      const connection = await dial(this.#dialer, this.#clock);
+      const connection = await this.#dial();
       if (this.#closed) {
         connection.end(new LinkError("the driver was closed", { sent: false }));
         return;
@@ -131,11 +130,11 @@ export class Sessions {
     }
   }
 
-  #next(): Waiting | undefined {
+  #next(): Waiting<S> | undefined {
     return this.#urgent.shift() ?? this.#waiting.shift();
   }
 
-  #give(connection: Connection): void {
+  #give(connection: S): void {
     if (!connection.open) {
       this.#all.delete(connection);
       this.#grow();

@@ -7,14 +7,36 @@ import {
   type Granted,
 } from "../../core/driver.ts";
 import { MAX_TOKEN } from "../../core/fencing-token.ts";
-import type { Call } from "./client.ts";
 import type { SeenWaiter, Sight } from "./sight.ts";
-import type { Statements } from "./sql-parts.ts";
+import type { Call, Statement } from "./statement.ts";
 
 /** The longest that a free lock is kept for one waiter. */
 export const OFFER_MS = 3000;
 /** Ranks are counted no further: the poll of whoever stands behind is later than its refresh in any case. */
 const MAX_RANK = 100;
+
+/** Statements on one name whose first parameter is its key. */
+type KeyedStatement =
+  | "dropSpent"
+  | "renewShare"
+  | "cutShare"
+  | "dropShare"
+  | "join"
+  | "heard"
+  | "leave"
+  | "forgetDead"
+  | "miss"
+  | "withdraw"
+  | "offer"
+  | "bury";
+
+/** What a step may write; the driver of a database says how. */
+export type StepStatements = Readonly<
+  Record<KeyedStatement | "putLock" | "putGrant" | "putShare", Statement>
+> & {
+  /** Tells the process of a waiter, as part of the transaction; without it `woken` says whom to tell afterwards. */
+  readonly wake?: Statement;
+};
 
 type Shares = { -readonly [K in keyof Sight["shares"]]: Sight["shares"][K] };
 
@@ -29,7 +51,7 @@ interface Given {
  * to be written is a list of statements.
  */
 export class LockStep {
-  readonly #sql: Statements;
+  readonly #sql: StepStatements;
   readonly #key: string;
   readonly #grantId: string;
   readonly #sight: Sight;
@@ -48,8 +70,9 @@ export class LockStep {
   #restart: number | null = null;
   #changed: boolean;
   readonly #calls: Call[] = [];
+  readonly #woken: SeenWaiter[] = [];
 
-  constructor(sql: Statements, key: string, grantId: string, sight: Sight) {
+  constructor(sql: StepStatements, key: string, grantId: string, sight: Sight) {
     const { lock } = sight;
     this.#sql = sql;
     this.#key = key;
@@ -83,6 +106,11 @@ export class LockStep {
   /** Whether the grant id must not be granted any more. */
   get refused(): boolean {
     return this.#sight.tomb !== null;
+  }
+
+  /** Whose turn has come by this step. */
+  get woken(): readonly SeenWaiter[] {
+    return this.#woken;
   }
 
   get queued(): boolean {
@@ -269,7 +297,7 @@ export class LockStep {
       // Who asks right now is told by the answer, and has no place to be found by when it has just joined.
       if (waiter.offered || waiter.seq === Infinity) continue;
       this.#add("offer", String(waiter.seq), ms(this.#offerOf(waiter)));
-      if (waiter.grant !== asking) this.#calls.push(this.#wake(waiter));
+      if (waiter.grant !== asking) this.#wake(waiter);
     }
   }
 
@@ -324,8 +352,11 @@ export class LockStep {
     return { statement: this.#sql.putLock, args };
   }
 
-  #wake({ channel, grant }: SeenWaiter): Call {
-    return { statement: this.#sql.wake, args: [channel, grant] };
+  #wake(waiter: SeenWaiter): void {
+    const { wake } = this.#sql;
+    const { channel, grant } = waiter;
+    if (wake !== undefined) this.#calls.push({ statement: wake, args: [channel, grant] });
+    this.#woken.push(waiter);
   }
 
   #offerOf(waiter: SeenWaiter | undefined): number {
@@ -379,20 +410,6 @@ export class LockStep {
     this.#calls.push({ statement: this.#sql[name], args: [this.#key, ...args] });
   }
 }
-
-type KeyedStatement =
-  | "dropSpent"
-  | "renewShare"
-  | "cutShare"
-  | "dropShare"
-  | "join"
-  | "heard"
-  | "leave"
-  | "forgetDead"
-  | "miss"
-  | "withdraw"
-  | "offer"
-  | "bury";
 
 /** The server counts whole milliseconds: rounded up, since the holder counts what it asked for. */
 export function ms(duration: number): string {
