@@ -306,15 +306,16 @@ class AdvisoryBackend implements Backend {
 
   /** Whether the session that is the lease's life still has its lock. */
   async #beats({ connection, key }: Held, dueAt: number): Promise<boolean> {
-    if (!connection.open) return false;
+    const over = (): boolean => !connection.open;
+    if (over()) return false;
     const call = { statement: this.#sql.heartbeat, args: [key] };
     try {
       const [row] = await connection.run(call, dueAt);
       return row === "true";
     } catch (error) {
       // A session that the server has ended may say so only now, and it is not used again.
-      if (connection.open) throw error;
-      return false;
+      if (over()) return false;
+      throw error;
     }
   }
 
