@@ -20,7 +20,7 @@ import { PostgresServer } from "../test/fixtures/postgres-server.ts";
 import { compare, figure, median, say } from "./harness.ts";
 import { beside } from "./peers/postgres.ts";
 
-const SLICE_MS = 500;
+const SLICE_MS = 50;
 const WAITERS = 1000;
 const LEASES = 20_000;
 
@@ -62,6 +62,9 @@ async function uncontended(
       theirs: "the same two statements raw",
       unit: "/s",
       target: "ratio at least 0.85",
+      pairs: 15,
+      slices: 10,
+      warmUps: 20,
     },
     {
       ours: async () =>

@@ -9,6 +9,8 @@ import advisory from "advisory-lock";
 /** @param {string} url @param {any} kysely a database that is connected */
 export async function peers(url, kysely) {
   const verrou = new LockFactory(kyselyStore({ connection: kysely }).factory());
+  // It makes its table unasked and unawaited: two that do so at once end the process.
+  await verrou.createLock("first", 1000).acquire();
   const make = (advisory.default ?? advisory)(url);
   return [
     {
