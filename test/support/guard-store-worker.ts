@@ -17,6 +17,7 @@ import { dynamodbGuard, dynamodbTransaction } from "../../src/guards/dynamodb/in
 import { fencedFetch, staleFrom } from "../../src/guards/http/index.ts";
 import { redisGuard, redisStore } from "../../src/guards/redis/index.ts";
 import { s3Guard, s3Store } from "../../src/guards/s3/index.ts";
+import { isBusy } from "../../src/guards/sqlite/client.ts";
 import { systemMac } from "../../src/runtime/system-mac.ts";
 
 /** Which resource. */
@@ -72,7 +73,7 @@ function acquire(db: Database.Database, leaseMs: number): Presented | null {
   try {
     db.exec("BEGIN IMMEDIATE");
   } catch (error) {
-    if ((error as { code?: string }).code !== "SQLITE_BUSY") throw error;
+    if (!isBusy(error)) throw error;
     return null;
   }
   try {

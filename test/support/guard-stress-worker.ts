@@ -10,6 +10,7 @@ import Database from "libsql";
 import { BackendError, StaleTokenError } from "../../src/core/errors.ts";
 import type { Presented } from "../../src/core/guard.ts";
 import { sqliteDriver } from "../../src/drivers/sqlite/index.ts";
+import { isBusy } from "../../src/guards/sqlite/client.ts";
 import { sqliteGuard } from "../../src/guards/sqlite/index.ts";
 import { createLockManager } from "../../src/index.ts";
 
@@ -47,7 +48,7 @@ async function inTransaction<T>(db: Database.Database, body: () => T): Promise<T
     try {
       db.exec("BEGIN IMMEDIATE");
     } catch (error) {
-      if ((error as { code?: string }).code !== "SQLITE_BUSY") throw error;
+      if (!isBusy(error)) throw error;
       await sleep(between(1, 5));
       continue;
     }
