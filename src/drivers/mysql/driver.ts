@@ -36,10 +36,12 @@ import {
   type Renewal,
 } from "../../core/driver.ts";
 import { encodeName } from "../../core/lock-name.ts";
+import { listensSoon, polling } from "../sql/deaf.ts";
 import { LinkError } from "../sql/link-error.ts";
 import { pageOf, recordOf } from "../sql/records.ts";
 import { CONNECT_TIMEOUT_MS } from "../sql/session.ts";
 import { Sessions } from "../sql/sessions.ts";
+import { Sweeper } from "../sql/sweeper.ts";
 import { attempt, exchange } from "./acquire.ts";
 import { addressOf, type Dialer, type MysqlClient } from "./client.ts";
 import { type Connection, DATABASE, dial, rowsOf } from "./connection.ts";
@@ -54,7 +56,7 @@ import { shownOf } from "./sight.ts";
 import { statements } from "./sql.ts";
 import type { Statements } from "./sql-parts.ts";
 import { type Key, put } from "./step.ts";
-import { Sweeper } from "./sweep.ts";
+import { sweepOf } from "./sweep.ts";
 import { Wakes } from "./wakes.ts";
 import { dialerOf } from "./wire.ts";
 
@@ -66,12 +68,6 @@ export interface MysqlCapabilities extends Capabilities {
   readonly clock: "server-wall";
   readonly modes: Mode;
 }
-
-/** Without wake-ups the k-th waiter asks after k times this long, in milliseconds, and never later than the last. */
-const DEAF_POLL_MS = 150;
-const DEAF_POLL_MAX_MS = 20_000;
-/** How long the first waiter of a process is not answered while the process begins to listen, in milliseconds. */
-const LISTEN_MS = 500;
 
 /**
  * A driver that keeps leases in tables, with the settings of a pool or connection of `mysql2` or `mysql2/promise`. It
@@ -121,7 +117,7 @@ class MysqlBackend implements Backend {
   readonly #space: string;
   readonly #sessions: Sessions<Connection>;
   readonly #wakes: Wakes;
-  readonly #sweeper: Sweeper;
+  readonly #sweeper: Sweeper<Connection>;
   /** Entries of this process in the queues: all are told to ask again when wake-ups may have been lost. */
   readonly #queued = new Set<string>();
   #closed = false;
@@ -163,7 +159,7 @@ class MysqlBackend implements Backend {
         for (const grantId of this.#queued) context.notify({ kind: "wake", grantId });
       },
     });
-    this.#sweeper = new Sweeper(this.#sessions, this.#sql, clock);
+    this.#sweeper = new Sweeper(this.#sessions, clock, sweepOf(this.#sql));
   }
 
   /** Connects, and sees to the tables. */
@@ -178,8 +174,12 @@ class MysqlBackend implements Backend {
   async attempt(ask: Ask, io: Io): Promise<Answer> {
     const begun = ask.join === "no" || this.#wakes.listening ? undefined : this.#wakes.start();
     // An entry says where it is told, so whoever joins waits a moment for that.
-    if (begun !== undefined && ask.join === "yes") await this.#soon(begun);
-    const answer = await this.#use(io, async (at) =>
+    const { clock } = this.#context;
+    const dueAt = clock.mono() + io.timeoutMs;
+    if (begun !== undefined && ask.join === "yes") await listensSoon(begun, clock, dueAt);
+    // What is left: an ask that is sent after its time would be nobody's.
+    const left = { ...io, timeoutMs: dueAt - clock.mono() };
+    const answer = await this.#use(left, async (at) =>
       attempt({ ...at, key: this.#keyOf(ask.name), channel: this.#wakes.channel }, ask),
     );
     if (answer.kind !== "busy" || !answer.queued) {
@@ -188,8 +188,7 @@ class MysqlBackend implements Backend {
     }
     this.#queued.add(ask.grantId);
     if (this.#wakes.listening) return answer;
-    const soon = Math.min(DEAF_POLL_MAX_MS, DEAF_POLL_MS * ((answer.ahead ?? 0) + 1));
-    return { ...answer, askAgainMs: Math.min(answer.askAgainMs, soon) };
+    return polling(answer);
   }
 
   async renew(grants: readonly GrantRef[], io: Io): Promise<readonly Renewal[]> {
@@ -256,17 +255,6 @@ class MysqlBackend implements Backend {
   #keyOf(name: string): Key {
     const full = this.#space + encodeName(name);
     return { id: createHash("sha256").update(full).digest("base64url"), name: full };
-  }
-
-  /** Resolves once the first try to listen has ended, or a short time is over. */
-  async #soon(begun: Promise<void>): Promise<void> {
-    await new Promise<void>((resolve) => {
-      const timer = this.#context.clock.timer(LISTEN_MS, resolve);
-      void begun.then(() => {
-        timer.cancel();
-        resolve();
-      });
-    });
   }
 
   /** Runs a step with a session. */

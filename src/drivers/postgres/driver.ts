@@ -35,8 +35,10 @@ import {
   type Renewal,
 } from "../../core/driver.ts";
 import { encodeName } from "../../core/lock-name.ts";
+import { listensSoon, polling } from "../sql/deaf.ts";
 import { CONNECT_TIMEOUT_MS } from "../sql/session.ts";
 import { Sessions } from "../sql/sessions.ts";
+import { Sweeper } from "../sql/sweeper.ts";
 import { type Asking, attempt, exchange } from "./acquire.ts";
 import { type Dialer, dialerOf, type PostgresClient } from "./client.ts";
 import { type Connection, DATABASE, dial } from "./connection.ts";
@@ -50,7 +52,7 @@ import { listNames, recordOf } from "./records.ts";
 import { ensureSchema } from "./schema.ts";
 import { statements } from "./sql.ts";
 import type { Statements } from "./sql-parts.ts";
-import { Sweeper } from "./sweep.ts";
+import { sweepOf } from "./sweep.ts";
 import { Wakes } from "./wakes.ts";
 
 /** What the lease table promises. */
@@ -62,11 +64,6 @@ export interface PostgresCapabilities extends Capabilities {
   readonly modes: Mode;
 }
 
-/** Without wake-ups the k-th waiter asks after k times this long, in milliseconds, and never later than the last. */
-const DEAF_POLL_MS = 150;
-const DEAF_POLL_MAX_MS = 20_000;
-/** How long the first waiter of a process is not answered while the process begins to listen, in milliseconds. */
-const LISTEN_MS = 500;
 /** How many leases that came out of a queue are known as such: a release of any other may take a message more. */
 const FROM_QUEUE_MAX = 1000;
 
@@ -127,7 +124,7 @@ class PostgresBackend implements Backend {
   readonly #channel: string;
   readonly #sessions: Sessions<Connection>;
   readonly #wakes: Wakes;
-  readonly #sweeper: Sweeper;
+  readonly #sweeper: Sweeper<Connection>;
   /** Entries of this process in the queues: all are told to ask again when notifications may have been lost. */
   readonly #queued = new Set<string>();
   /** Those of them that were told to ask, and have not asked since. */
@@ -155,7 +152,7 @@ class PostgresBackend implements Backend {
         await this.#greet(connection, dueAt);
       },
     });
-    this.#sweeper = new Sweeper(this.#sessions, this.#sql, clock);
+    this.#sweeper = new Sweeper(this.#sessions, clock, sweepOf(this.#sql));
     this.#wakes = new Wakes({
       dialer,
       clock,
@@ -196,9 +193,12 @@ class PostgresBackend implements Backend {
     let { join } = ask;
     const deaf = !this.#wakes.listening;
     // What it was told before it listened is lost.
-    if (begun !== undefined && deaf && isQueued(answer) && (await this.#listensSoon(begun))) {
-      join = "kept";
-      answer = await use({ ...ask, join });
+    if (begun !== undefined && deaf && isQueued(answer)) {
+      await listensSoon(begun, this.#context.clock, dueAt);
+      if (this.#wakes.listening) {
+        join = "kept";
+        answer = await use({ ...ask, join });
+      }
     }
     if (answer.kind !== "busy" || !answer.queued) {
       this.#queued.delete(ask.grantId);
@@ -207,8 +207,7 @@ class PostgresBackend implements Backend {
     }
     this.#queued.add(ask.grantId);
     if (this.#wakes.listening) return answer;
-    const soon = Math.min(DEAF_POLL_MAX_MS, DEAF_POLL_MS * ((answer.ahead ?? 0) + 1));
-    return { ...answer, askAgainMs: Math.min(answer.askAgainMs, soon) };
+    return polling(answer);
   }
 
   async renew(grants: readonly GrantRef[], io: Io): Promise<readonly Renewal[]> {
@@ -314,18 +313,6 @@ class PostgresBackend implements Backend {
 
   #keyOf(name: string): string {
     return this.#space + encodeName(name);
-  }
-
-  /** Whether it listens once the first try has ended, or a short time is over. */
-  async #listensSoon(begun: Promise<void>): Promise<boolean> {
-    await new Promise<void>((resolve) => {
-      const timer = this.#context.clock.timer(LISTEN_MS, resolve);
-      void begun.then(() => {
-        timer.cancel();
-        resolve();
-      });
-    });
-    return this.#wakes.listening;
   }
 
   #dueAt(io: Io): number {

@@ -1,6 +1,12 @@
 import { BackendConfigError } from "../../core/errors.ts";
 import { parseToken } from "../../core/fencing-token.ts";
-import { type Database, databaseOf, type PostgresDatabase, type Session } from "./client.ts";
+import {
+  type Answer,
+  type Database,
+  databaseOf,
+  type PostgresDatabase,
+  type Session,
+} from "./client.ts";
 import { failure, isMissingTable } from "./errors.ts";
 import { FORMAT, type Statements } from "./sql.ts";
 import type { Timeouts } from "./transaction.ts";
@@ -40,8 +46,9 @@ export class Schema {
 
   async #look(database: Database): Promise<Prepared> {
     const timeouts = await this.#inTransaction(database, async (session) => {
-      if (database.preparesCommit) await checkDirect(session);
-      return timeoutsOf(session);
+      const answer = await session.query(SETTINGS);
+      if (database.preparesCommit) checkDirect(answer);
+      return timeoutsOf(answer);
     });
     try {
       await this.#inTransaction(database, async (session) => {
@@ -70,8 +77,7 @@ export class Schema {
 }
 
 /** @throws BackendConfigError where commits of this client can be lost without an error */
-async function checkDirect(session: Session): Promise<void> {
-  const { rows, toldPid } = await session.query("SELECT pg_backend_pid() AS pid");
+function checkDirect({ rows, toldPid }: Answer): void {
   if (toldPid === undefined || Number(rows[0]?.["pid"]) === toldPid) return;
   throw new BackendConfigError(
     "A pooler is in between, and this client prepares its COMMIT: one that meets another session of the server is repeated in a failed transaction, which ends as a ROLLBACK without an error. Make the client with `prepare: false`.",
@@ -79,12 +85,13 @@ async function checkDirect(session: Session): Promise<void> {
   );
 }
 
-async function timeoutsOf(session: Session): Promise<Timeouts> {
-  const ms = (name: string): string =>
-    `(extract(epoch FROM current_setting('${name}')::interval) * 1000)::bigint::text`;
-  const { rows } = await session.query(
-    `SELECT ${ms("lock_timeout")} AS lock, ${ms("statement_timeout")} AS statement, ${ms("idle_in_transaction_session_timeout")} AS idle`,
-  );
+function ms(name: string): string {
+  return `(extract(epoch FROM current_setting('${name}')::interval) * 1000)::bigint::text`;
+}
+
+const SETTINGS = `SELECT ${ms("lock_timeout")} AS lock, ${ms("statement_timeout")} AS statement, ${ms("idle_in_transaction_session_timeout")} AS idle, pg_backend_pid() AS pid`;
+
+function timeoutsOf({ rows }: Answer): Timeouts {
   const of = (name: string): number => Number(rows[0]?.[name] ?? 0);
   return { lock: of("lock"), statement: of("statement"), idle: of("idle") };
 }
