@@ -238,9 +238,9 @@ export class SqliteBackend implements Backend {
   /** Whoever works with the file at the path now cannot see what we hold in the one that we have open. */
   #noticeReplaced(): void {
     const opened = this.#opened;
-    if (opened?.path == null) return;
+    if (opened === null) return;
     try {
-      if (this.#source.system.leadsTo(opened.path, opened.file)) return;
+      if (opened.inPlace()) return;
     } catch (error) {
       throw asDriverError(error, this.#label());
     }

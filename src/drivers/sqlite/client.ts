@@ -1,7 +1,8 @@
 /**
  * The one way to SQLite: named statements, prepared once, over `node:sqlite`, libsql or better-sqlite3. All three have
  * the same prepare/get/all/run; what differs (integers beyond 2^53, numbered parameters, codes) is kept out of the
- * statements: big numbers are bound as bigint and read as text, and parameters are named.
+ * statements: big numbers are bound as bigint and read as text, and parameters are named. A client that also takes their
+ * values as a list gets that: see `bindsInOrder`.
  */
 import { DriverError } from "../../core/driver.ts";
 import { resultCode } from "./errors.ts";
@@ -41,18 +42,27 @@ const NO_ARGS: Args = {};
 const BEGIN: NamedSql = { name: "begin", text: "BEGIN IMMEDIATE" };
 const COMMIT: NamedSql = { name: "commit", text: "COMMIT" };
 
+/** A statement that is ready to run. */
+interface Prepared {
+  readonly statement: SqliteStatement;
+  /** Names of its values, in the order in which the client wants them; `null` where it looks them up itself. */
+  readonly order: readonly string[] | null;
+}
+
 /** Runs named statements on one connection, each prepared at its first use. Not shared between threads. */
 export class SqliteClient {
   readonly #db: SqliteDatabase;
   readonly #own: boolean;
-  readonly #prepared = new Map<string, SqliteStatement>();
+  readonly #inOrder: boolean;
+  readonly #prepared = new Map<string, Prepared>();
   /** Apart: in libsql 0.5, `get` finds nothing the first time after `all` on the same statement found nothing. */
-  readonly #listing = new Map<string, SqliteStatement>();
+  readonly #listing = new Map<string, Prepared>();
 
   /** @param own whether the driver made `db`, and so closes it */
   constructor(db: SqliteDatabase, own: boolean) {
     this.#db = db;
     this.#own = own;
+    this.#inOrder = bindsInOrder(db);
   }
 
   /** Whether the user has a transaction open on this connection; `false` also where the client cannot tell. */
@@ -62,16 +72,19 @@ export class SqliteClient {
 
   /** Runs a statement that returns no rows; answers how many rows it changed. */
   run(sql: NamedSql, args: Args = NO_ARGS): number {
-    return Number(this.#statement(sql, this.#prepared).run(args).changes);
+    const prepared = this.#statement(sql, this.#prepared);
+    return Number(prepared.statement.run(bound(prepared, args)).changes);
   }
 
   get<Row>(sql: NamedSql<Row>, args: Args = NO_ARGS): Row | undefined {
     // better-sqlite3 and libsql say undefined for no row, and so does node:sqlite.
-    return this.#statement(sql, this.#prepared).get(args) as Row | undefined;
+    const prepared = this.#statement(sql, this.#prepared);
+    return prepared.statement.get(bound(prepared, args)) as Row | undefined;
   }
 
   all<Row>(sql: NamedSql<Row>, args: Args = NO_ARGS): readonly Row[] {
-    return this.#statement(sql, this.#listing).all(args) as readonly Row[];
+    const prepared = this.#statement(sql, this.#listing);
+    return prepared.statement.all(bound(prepared, args)) as readonly Row[];
   }
 
   /** Runs statements that are not worth keeping: schema and settings. */
@@ -108,13 +121,14 @@ export class SqliteClient {
     if (this.#own) this.#db.close();
   }
 
-  #statement(sql: NamedSql<unknown>, known: Map<string, SqliteStatement>): SqliteStatement {
-    let statement = known.get(sql.text);
-    if (statement === undefined) {
-      statement = this.#db.prepare(sql.text);
-      known.set(sql.text, statement);
+  #statement(sql: NamedSql<unknown>, known: Map<string, Prepared>): Prepared {
+    let prepared = known.get(sql.text);
+    if (prepared === undefined) {
+      const order = this.#inOrder ? namesIn(sql.text) : null;
+      prepared = { statement: this.#db.prepare(sql.text), order };
+      known.set(sql.text, prepared);
     }
-    return statement;
+    return prepared;
   }
 
   #begin(): void {
@@ -133,6 +147,37 @@ export class SqliteClient {
       // SQLite rolled back by itself (disk full, I/O error): the first error is the one to tell.
     }
   }
+}
+
+/**
+ * Whether a client takes the values of a statement as a list, in the order in which their names first appear, as libsql
+ * does. There the list is worth having: it looks up each name from outside JavaScript, which for the statement of an
+ * acquire takes as long as running it. Asked of the client itself; the other two refuse a list.
+ */
+function bindsInOrder(db: SqliteDatabase): boolean {
+  try {
+    const found = db.prepare("SELECT :b AS b, :a AS a, :b AS c").get(asArgs([1, 2]));
+    const { a, b, c } = found as Record<string, unknown>;
+    return b === 1 && a === 2 && c === 1;
+  } catch {
+    return false;
+  }
+}
+
+/** The names of a statement's values, each where it first appears. No statement of ours has a colon in quotes. */
+function namesIn(text: string): readonly string[] {
+  return [...new Set(Array.from(text.matchAll(/:(\w+)/g), ([, name = ""]) => name))];
+}
+
+function bound({ order }: Prepared, args: Args): Args {
+  if (order === null) return args;
+  // What is missing is NULL, as it is by name.
+  return asArgs(order.map((name) => args[name] ?? null));
+}
+
+/** A list where the common type of the clients knows names only. */
+function asArgs(values: readonly SqliteValue[]): Args {
+  return values as unknown as Args;
 }
 
 /** The one plain error of BEGIN: this connection is within a transaction already. */

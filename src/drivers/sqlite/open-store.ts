@@ -40,8 +40,8 @@ export interface Opened {
   readonly store: Store;
   /** The file's path; `null` for a database in memory. */
   readonly path: string | null;
-  /** Device and inode of the open file. */
-  readonly file: string | null;
+  /** Whether the path still leads to the open file. @throws what the file system says */
+  readonly inPlace: () => boolean;
   readonly fileSystem: { readonly name: string; readonly sharing: Sharing };
   close(): void;
 }
@@ -74,7 +74,7 @@ export function openStore(
           client.close();
           release?.();
         };
-        return { store, path, file, fileSystem, close };
+        return { store, path, inPlace: system.leadsTo(path, file), fileSystem, close };
       }
     } catch (error) {
       client.close();
@@ -104,7 +104,7 @@ function openHanded(
   return {
     store: makeStore(client, sql, context, replaced),
     path,
-    file: path === null ? null : system.fileIdentity(path),
+    inPlace: path === null ? () => true : system.leadsTo(path, system.fileIdentity(path)),
     fileSystem,
     close: () => {
       client.close();

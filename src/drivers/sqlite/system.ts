@@ -14,8 +14,8 @@ export interface System {
   load(): Promise<{ readonly name: string; readonly open: OpenDatabase }>;
   /** Which file a path leads to now; `null` when there is none. */
   fileIdentity(path: string): string | null;
-  /** Whether a path leads to the file of this identity (`null`: to none). */
-  leadsTo(path: string, identity: string | null): boolean;
+  /** Makes the question whether a path leads to the file of this identity (`null`: to none). */
+  leadsTo(path: string, identity: string | null): () => boolean;
   prepareFile(path: string, create: boolean, unique: string): void;
   /** @throws DriverError on a network file system */
   localFileSystem(path: string): { readonly name: string; readonly sharing: Sharing };

@@ -141,7 +141,7 @@ export class SqliteHost implements LockPlace {
         open: () => this.file.connect(client, this.#kill(client)),
       }),
       fileIdentity,
-      leadsTo: (path, identity) => fileIdentity(path) === identity,
+      leadsTo: (path, identity) => () => fileIdentity(path) === identity,
       prepareFile: () => this.file,
       localFileSystem: () => ({ name: "model", sharing: this.#options.sharing ?? "local" }),
       bells: (parts) => this.#bellsOf(client, parts),
