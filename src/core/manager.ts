@@ -84,7 +84,7 @@ export class ManagerEngine implements Engine {
     );
     this.nest = this.settings.detectReentry ? platform.context<Nest>() : undefined;
     this.hold = new ProcessHold(this.clock);
-    this.#secrets = new Secrets(this.random);
+    this.#secrets = new Secrets(this.random, (secret) => this.grantIdOf(secret));
     this.holderClock = new HolderClock(this.clock, this.#secrets, (alarm) => {
       // Later, since whoever reads the clock is in the middle of something.
       this.clock.timer(0, () => {
@@ -239,8 +239,7 @@ export class ManagerEngine implements Engine {
 
   newIds(): GrantIds {
     if (this.declared.transfer === "no") return { secret: "", grantId: this.#secrets.nextId() };
-    const secret = this.#secrets.next();
-    return { secret, grantId: this.grantIdOf(secret) };
+    return this.#secrets.next();
   }
 
   /** The public hash of a secret. */

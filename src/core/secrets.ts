@@ -1,4 +1,5 @@
 import type { Random } from "./random.ts";
+import type { GrantIds } from "./tenure.ts";
 
 /** 160 bits. */
 const SECRET_BYTES = 20;
@@ -8,26 +9,25 @@ const ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789
 /** Secrets or ids drawn at a time. */
 const DRAWN = 32;
 
-/** Secrets of grants, one character a byte. Several are drawn at a time: small draws are dear. */
+/**
+ * Secrets of grants, one character a byte, and their ids. Several are drawn at a time: small draws are dear, and so is a
+ * hash that nobody has made for a while.
+ */
 export class Secrets {
   readonly #random: Random;
-  #drawn = "";
-  #used = 0;
+  readonly #idOf: (secret: string) => string;
+  #drawn: GrantIds[] = [];
   /** Character codes of ids. */
   #codes: number[] = [];
 
-  constructor(random: Random) {
+  /** `idOf`: the public hash of a secret. */
+  constructor(random: Random, idOf: (secret: string) => string) {
     this.#random = random;
+    this.#idOf = idOf;
   }
 
-  next(): string {
-    if (this.#used === this.#drawn.length) {
-      const bytes = this.#random.bytes(SECRET_BYTES * DRAWN);
-      this.#drawn = String.fromCharCode.apply(null, bytes as unknown as number[]);
-      this.#used = 0;
-    }
-    this.#used += SECRET_BYTES;
-    return this.#drawn.slice(this.#used - SECRET_BYTES, this.#used);
+  next(): GrantIds {
+    return this.#drawn.pop() ?? this.#draw();
   }
 
   /** A grant id without a secret: for leases that nobody can be handed, so that nobody is ever shown one. */
@@ -40,9 +40,20 @@ export class Secrets {
 
   /** Forgets what was drawn in advance: a cloned virtual machine must not repeat what its twin drew. */
   forget(): void {
-    this.#drawn = "";
-    this.#used = 0;
+    this.#drawn = [];
     this.#codes = [];
     this.#random.forget?.();
+  }
+
+  #draw(): GrantIds {
+    const bytes = this.#random.bytes(SECRET_BYTES * DRAWN);
+    const secrets = String.fromCharCode.apply(null, bytes as unknown as number[]);
+    const idsAt = (n: number): GrantIds => {
+      const secret = secrets.slice(n * SECRET_BYTES, (n + 1) * SECRET_BYTES);
+      return { secret, grantId: this.#idOf(secret) };
+    };
+    // In the end the last one comes first.
+    for (let n = DRAWN - 1; n > 0; n -= 1) this.#drawn.push(idsAt(n));
+    return idsAt(0);
   }
 }
