@@ -171,8 +171,10 @@ function namesIn(text: string): readonly string[] {
 
 function bound({ order }: Prepared, args: Args): Args {
   if (order === null) return args;
-  // What is missing is NULL, as it is by name.
-  return asArgs(order.map((name) => args[name] ?? null));
+  const values: SqliteValue[] = [];
+  // What is missing is NULL, as it is by name. A loop, for speed: every statement comes through here.
+  for (const name of order) values.push(args[name] ?? null);
+  return asArgs(values);
 }
 
 /** A list where the common type of the clients knows names only. */
