@@ -114,6 +114,29 @@ export interface Adoption {
 /** What came from another process has no deadline that this one could know. */
 const ELSEWHERE = { checkDeadline: (): void => undefined, remainingMs: (): number => Infinity };
 
+/** A lease of this process, as it is shown at a resource. */
+class LeasePresentation implements Presentation {
+  readonly token: bigint;
+  readonly grantId: string;
+  readonly scope: string;
+  readonly #lease: FencedLease;
+
+  constructor(lease: FencedLease) {
+    this.token = lease.token;
+    this.grantId = lease.grantId;
+    this.scope = lease.scope;
+    this.#lease = lease;
+  }
+
+  checkDeadline(): void {
+    this.#lease.assertHeld();
+  }
+
+  remainingMs(): number {
+    return this.#lease.remainingMs();
+  }
+}
+
 /**
  * Reads a credential.
  * @throws InvalidArgumentError for a shared lease, a permit, a lease without a token, a bad sequencer, an unvouched pair
@@ -130,21 +153,13 @@ export function presentationOf(
   }
   if (typeof credential !== "object" || (credential as unknown) === null)
     throw refused(typeof credential);
-  const { token, grantId, scope } = credential;
   if ("assertHeld" in credential) {
     if ((credential.mode as string) !== "exclusive")
       throw refused(`a lease in mode "${credential.mode}"`);
-    if (!isToken(token)) throw refused("a lease without a fencing token");
-    return {
-      token,
-      grantId,
-      scope,
-      checkDeadline: () => {
-        credential.assertHeld();
-      },
-      remainingMs: () => credential.remainingMs(),
-    };
+    if (!isToken(credential.token)) throw refused("a lease without a fencing token");
+    return new LeasePresentation(credential);
   }
+  const { token, grantId, scope } = credential;
   if ((credential.trust as unknown) !== true) throw refused("a bare pair without `trust: true`");
   if (!isToken(token) || !isId(grantId) || !isId(scope))
     throw refused("a pair with a missing or impossible part");
@@ -179,5 +194,5 @@ export function resourceList(resources: Resources): readonly string[] {
     checkName(resource, "resource");
     list.add(resource);
   }
-  return [...list].sort(compareNames);
+  return list.size === 1 ? [...list] : [...list].sort(compareNames);
 }

@@ -73,7 +73,7 @@ export class LiveLease implements Omit<LeaseBase, "release"> {
     return this.tenure.grantId;
   }
   get scope(): string {
-    return this.#keeper.scopeOf(this.name);
+    return (this.tenure.queue.scope ??= this.#keeper.scopeOf(this.name));
   }
   get holder(): Holder {
     return this.tenure.terms.holder;

@@ -34,6 +34,8 @@ const LEAVE_MS = 250;
 export class NameQueue implements TicketOwner, WaiterOwner {
   readonly name: string;
   answeredAt: number;
+  /** The scope of the name's leases, once somebody asked: a hash that guards want at each step. */
+  scope: string | undefined;
   /** Among the few idle queues that its manager keeps. */
   idling = false;
   readonly #engine: Engine;

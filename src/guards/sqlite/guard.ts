@@ -144,8 +144,8 @@ export function sqliteGuard(options: SqliteGuardOptions = {}): SqliteGuard {
       const time = purgeTime(before);
       return schema.immediate(db, unbound("purge"), () =>
         own("purge", () => {
-          prepared(db, sql.raiseOld).run(time);
-          return Number(prepared(db, sql.deleteOld).run(time).changes);
+          prepared(db, sql.raiseOld).run([time]);
+          return prepared(db, sql.deleteOld).run([time]);
         }),
       );
     },
@@ -227,7 +227,7 @@ function tokenOf(row: unknown): bigint | null {
 }
 
 function entryOf(db: SqliteConnection, sql: Statements, resource: string): Claim | null {
-  const row = prepared(db, sql.entry).all(resource)[0];
+  const row = prepared(db, sql.entry).all([resource])[0];
   if (row === undefined) return null;
   const { token, grantId, scope } = row as { token: string; grantId: string; scope: string };
   // An adopted entry may have token 0, which nobody can present.
@@ -235,12 +235,12 @@ function entryOf(db: SqliteConnection, sql: Statements, resource: string): Claim
 }
 
 function floorOf(db: SqliteConnection, sql: Statements, scope: string): bigint {
-  return tokenOf(prepared(db, sql.floor).all(scope)[0]) ?? 0n;
+  return tokenOf(prepared(db, sql.floor).all([scope])[0]) ?? 0n;
 }
 
 function install(db: SqliteConnection, sql: Statements, resource: string, claim: Claim): void {
   const { token, grantId, scope } = claim;
-  prepared(db, sql.install).run(resource, token.toString(), grantId, scope, systemClock.wall());
+  prepared(db, sql.install).run([resource, token, grantId, scope, systemClock.wall()]);
 }
 
 /** A refusal rolls back all of it, so that a list is claimed as a whole or not at all. */
@@ -250,21 +250,11 @@ function claimAll(
   list: readonly string[],
   mine: Presentation,
 ): void {
-  const { grantId, scope } = mine;
-  const token = mine.token.toString();
+  const { token, grantId, scope } = mine;
   const claim = prepared(db, sql.claim);
   for (const resource of list) {
-    const { changes } = claim.run(
-      token,
-      grantId,
-      systemClock.wall(),
-      resource,
-      scope,
-      token,
-      token,
-      grantId,
-    );
-    if (Number(changes) === 1) continue;
+    const now = systemClock.wall();
+    if (claim.run([token, grantId, now, resource, scope, token, token, grantId]) === 1) continue;
     decideClaim(
       resource,
       { entry: entryOf(db, sql, resource), floor: floorOf(db, sql, scope) },
@@ -290,15 +280,16 @@ function verifyAll(
 }
 
 function verifyOne(db: SqliteConnection, sql: Statements, resource: string, mine: Claim): void {
-  const { changes } = prepared(db, sql.touch).run(
+  const { token, grantId, scope } = mine;
+  const touched = prepared(db, sql.touch).run([
     systemClock.wall(),
     resource,
-    mine.token.toString(),
-    mine.grantId,
-    mine.scope,
-  );
+    token,
+    grantId,
+    scope,
+  ]);
   // Even an UPDATE without a row took the write lock: what we read now is what refused us.
-  if (Number(changes) !== 1) decideVerify(resource, entryOf(db, sql, resource), mine);
+  if (touched !== 1) decideVerify(resource, entryOf(db, sql, resource), mine);
 }
 
 function adoptOne(
@@ -313,6 +304,6 @@ function adoptOne(
   };
   const move = decideAdoption(resource, standing, adoption);
   if (move === null) return;
-  if (move.leftFloor > 0n) prepared(db, sql.raise).run(adoption.from, move.leftFloor.toString());
+  if (move.leftFloor > 0n) prepared(db, sql.raise).run([adoption.from, move.leftFloor]);
   install(db, sql, resource, move.entry);
 }

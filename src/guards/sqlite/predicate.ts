@@ -34,20 +34,22 @@ export function fragmentsFor(columns: FenceColumns): Fragments {
   const token = quoteIdentifier(columns.token ?? "fence_token", "columns.token");
   const grant = quoteIdentifier(columns.grant ?? "fence_grant", "columns.grant");
   const scope = quoteIdentifier(columns.scope ?? "fence_scope", "columns.scope");
+  const text = {
+    equal: `(${scope} = ? AND ${token} = CAST(? AS INTEGER) AND ${grant} = ?)`,
+    rising: `(${token} IS NULL OR (${scope} = ? AND (${token} < CAST(? AS INTEGER) OR (${token} = CAST(? AS INTEGER) AND ${grant} = ?))))`,
+    set: `${token} = CAST(? AS INTEGER), ${grant} = ?, ${scope} = ?`,
+  };
   return {
     equal: (claim) => ({
-      text: `(${scope} = ? AND ${token} = CAST(? AS INTEGER) AND ${grant} = ?)`,
+      text: text.equal,
       params: [claim.scope, claim.token.toString(), claim.grantId],
     }),
     rising(claim) {
       const number = claim.token.toString();
       return {
-        text: `(${token} IS NULL OR (${scope} = ? AND (${token} < CAST(? AS INTEGER) OR (${token} = CAST(? AS INTEGER) AND ${grant} = ?))))`,
+        text: text.rising,
         params: [claim.scope, number, number, claim.grantId],
-        set: {
-          text: `${token} = CAST(? AS INTEGER), ${grant} = ?, ${scope} = ?`,
-          params: [number, claim.grantId, claim.scope],
-        },
+        set: { text: text.set, params: [number, claim.grantId, claim.scope] },
       };
     },
   };

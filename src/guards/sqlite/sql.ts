@@ -10,7 +10,10 @@ export function quoteIdentifier(name: unknown, option: string): string {
   return `"${name.replaceAll('"', '""')}"`;
 }
 
-/** The statements of one guard table. Tokens travel as decimal text and are compared as integers, at every client alike. */
+/**
+ * The statements of one guard table. Tokens go in as bigint and come out as decimal text, since every client takes the
+ * one for an integer and none of them answers with it unless told to.
+ */
 export interface Statements {
   readonly table: string;
   /** Creates the tables where they are missing. No parameters. */
@@ -68,20 +71,19 @@ WHERE type = 'table' AND name IN (${asText ?? ""}, ${floorsAsText ?? ""})`,
 SELECT CAST(token AS TEXT) AS token, grant_id AS grantId, scope FROM ${table} WHERE resource = ?`,
     floor: /* sql */ `SELECT CAST(token AS TEXT) AS token FROM ${floors} WHERE scope = ?`,
     claim: /* sql */ `
-UPDATE ${table} SET token = CAST(? AS INTEGER), grant_id = ?, used_at_ms = CAST(? AS INTEGER)
-WHERE resource = ? AND scope = ?
-  AND (token < CAST(? AS INTEGER) OR (token = CAST(? AS INTEGER) AND grant_id = ?))`,
+UPDATE ${table} SET token = ?, grant_id = ?, used_at_ms = CAST(? AS INTEGER)
+WHERE resource = ? AND scope = ? AND (token < ? OR (token = ? AND grant_id = ?))`,
     install: /* sql */ `
 INSERT INTO ${table} (resource, token, grant_id, scope, used_at_ms)
-VALUES (?, CAST(? AS INTEGER), ?, ?, CAST(? AS INTEGER))
+VALUES (?, ?, ?, ?, CAST(? AS INTEGER))
 ON CONFLICT (resource) DO UPDATE SET
   token = excluded.token, grant_id = excluded.grant_id, scope = excluded.scope,
   used_at_ms = excluded.used_at_ms`,
     touch: /* sql */ `
 UPDATE ${table} SET used_at_ms = CAST(? AS INTEGER)
-WHERE resource = ? AND token = CAST(? AS INTEGER) AND grant_id = ? AND scope = ?`,
+WHERE resource = ? AND token = ? AND grant_id = ? AND scope = ?`,
     raise: /* sql */ `
-INSERT INTO ${floors} (scope, token) VALUES (?, CAST(? AS INTEGER))
+INSERT INTO ${floors} (scope, token) VALUES (?, ?)
 ON CONFLICT (scope) DO UPDATE SET token = max(token, excluded.token)`,
     raiseOld: /* sql */ `
 INSERT INTO ${floors} (scope, token)

@@ -56,7 +56,6 @@ export function busy(operation: string, cause: unknown): BackendUnavailableError
 type Attempt<T> = { readonly value: T } | { readonly busy: unknown };
 
 function attempt<T>(db: SqliteConnection, step: Step, body: () => T): Attempt<T> {
-  if (transactionOpen(db) === true) throw nested(step.operation);
   try {
     db.exec("BEGIN IMMEDIATE");
   } catch (error) {
