@@ -49,8 +49,10 @@ export interface Session {
 export interface Work<T> {
   /** Statements in effect from its first moment on, without parameters: `SET LOCAL ...`. */
   readonly settings: string;
-  /** `tx` is what the user's body gets. */
-  body(session: Session, tx: unknown): Promise<T>;
+  /** A statement without parameters for the message that begins, where the client sends several in one. */
+  readonly first?: string | undefined;
+  /** `tx` is what the user's body gets, `first` what became of that statement: `undefined` where it was not sent. */
+  body(session: Session, tx: unknown, first?: Promise<Answer>): Promise<T>;
   /** What to throw when the server ended the session, or a statement by a timeout, under `body`, which threw `error`. */
   interrupted(error: unknown): unknown;
   /** The transaction's own failure, as the guard tells it; never for what `body` threw. */

@@ -15,6 +15,7 @@ import { checkAdoption, purgeTime } from "../../core/guard-decision.ts";
 import { checkName } from "../../core/lock-name.ts";
 import { systemMac } from "../../runtime/system-mac.ts";
 import {
+  type Answer,
   type PostgresDatabase,
   type PostgresTransaction,
   type Session,
@@ -31,7 +32,7 @@ import {
 } from "./predicate.ts";
 import { Schema } from "./schema.ts";
 import { statementsFor } from "./sql.ts";
-import { claimAll, own, verifyAll } from "./steps.ts";
+import { claimAll, firstClaim, own, verifyAll } from "./steps.ts";
 import { leftMs, repeated } from "./transaction.ts";
 import { adoptOne } from "./upkeep.ts";
 
@@ -129,17 +130,19 @@ class TheGuard implements PostgresGuard {
     const [list, mine] = [resourceList(resources), this.#read(credential)];
     if (typeof (fn as unknown) !== "function")
       throw new InvalidArgumentError("Expected the transaction's body to be a function.");
-    return await this.#transaction(db, "run", mine, async (session, tx) => {
-      await claimAll(session, this.#sql, list, mine);
+    const body = async (session: Session, tx: unknown, first?: Promise<Answer>): Promise<T> => {
+      await claimAll(session, this.#sql, list, mine, first);
       return await fn(tx as TransactionOf<D>);
-    });
+    };
+    return await this.#transaction(db, "run", mine, body, firstClaim(this.#sql, list, mine));
   }
 
   async claim(db: PostgresDatabase, resources: Resources, credential: Credential): Promise<void> {
     const [list, mine] = [resourceList(resources), this.#read(credential)];
-    await this.#transaction(db, "claim", mine, async (session) => {
-      await claimAll(session, this.#sql, list, mine);
-    });
+    const body = async (session: Session, _tx: unknown, first?: Promise<Answer>): Promise<void> => {
+      await claimAll(session, this.#sql, list, mine, first);
+    };
+    await this.#transaction(db, "claim", mine, body, firstClaim(this.#sql, list, mine));
   }
 
   async verify(
@@ -209,11 +212,12 @@ class TheGuard implements PostgresGuard {
     db: PostgresDatabase,
     operation: string,
     mine: Presentation | null,
-    body: (session: Session, tx: unknown) => Promise<T>,
+    body: (session: Session, tx: unknown, first?: Promise<Answer>) => Promise<T>,
+    first?: string,
   ): Promise<T> {
     mine?.checkDeadline();
     const { database, timeouts } = await this.#schema.prepare(db);
-    const step = { operation, mine, limitMs: this.#patienceMs, timeouts };
+    const step = { operation, mine, limitMs: this.#patienceMs, timeouts, first };
     return await repeated(database, step, body);
   }
 }

@@ -1,5 +1,5 @@
 import type { Answer, Database, Session, Work } from "./client.ts";
-import { ended, isTimeout, rolledBack } from "./errors.ts";
+import { ended, isGone, isTimeout, rolledBack } from "./errors.ts";
 import { BEGIN } from "./sql.ts";
 
 /** A connection of `pg`, as far as the guard uses it. */
@@ -86,20 +86,34 @@ async function taken(pool: PgPool, note: () => void): Promise<PgPoolClient> {
   });
 }
 
+/** Begins, and resolves to the answer of the last statement of the message. */
+async function begun<T>(client: PgPoolClient, { settings, first }: Work<T>): Promise<Answer> {
+  const text = `${BEGIN}; ${settings}`;
+  const answer = await client.query(first === undefined ? text : `${text};\n${first}`);
+  // One for each statement, where there are several.
+  const { rows, rowCount } = Array.isArray(answer) ? (answer.at(-1) as typeof answer) : answer;
+  return { rows: rows as Answer["rows"], count: rowCount ?? 0 };
+}
+
 async function transaction<T>(
   client: PgPoolClient,
   work: Work<T>,
   session: { readonly note: () => void; readonly broken: () => boolean },
 ): Promise<T> {
+  const first = begun(client, work);
   try {
-    await client.query(`${BEGIN}; ${work.settings}`);
+    await first;
   } catch (error) {
-    session.note();
-    throw work.failed("begin", error);
+    // What the server refused is the statement that went along: it began. The body hears of it, as of any other.
+    if (work.first === undefined || isGone(error)) {
+      session.note();
+      throw work.failed("begin", error);
+    }
   }
   let value: T;
   try {
-    value = await work.body(pgSession(client), client);
+    const sent = work.first === undefined ? undefined : first;
+    value = await work.body(pgSession(client), client, sent);
     if (pgSession(client).open() === false) throw ended();
   } catch (error) {
     // A session that cannot even do that must not go back into the pool.

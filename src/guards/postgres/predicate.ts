@@ -54,54 +54,85 @@ export function fragmentsFor(columns: FenceColumns): Fragments {
   const grant = quoteIdentifier(columns.grant ?? "fence_grant", "columns.grant");
   const scope = quoteIdentifier(columns.scope ?? "fence_scope", "columns.scope");
   // Without casts where the columns say the types: parsing and planning them costs more than comparing.
-  const equal = [`(${scope} = `, ` AND ${token} = `, ` AND ${grant} = `, ")"];
+  const equal = new Template([`(${scope} = `, ` AND ${token} = `, ` AND ${grant} = `, ")"]);
+  const rising = new Template([
+    `(${token} IS NULL OR (${scope} = `,
+    `::text AND (${token} < `,
+    `::text::bigint OR (${token} = `,
+    `::text::bigint AND ${grant} = `,
+    "::text))))",
+  ]);
+  const set = new Template([
+    `${token} = `,
+    `::text::bigint, ${grant} = `,
+    `::text, ${scope} = `,
+    "::text",
+  ]);
+  const born = new Template(["", "::text::bigint, ", "::text, ", "::text"]);
   return {
     equal: (claim, numbering) =>
-      fragment(equal, [claim.scope, claim.token.toString(), claim.grantId], numbering),
+      equal.with([claim.scope, claim.token.toString(), claim.grantId], numbering),
     rising(claim, numbering) {
       const number = claim.token.toString();
-      const condition = fragment(
-        [
-          `(${token} IS NULL OR (${scope} = `,
-          `::text AND (${token} < `,
-          `::text::bigint OR (${token} = `,
-          `::text::bigint AND ${grant} = `,
-          "::text))))",
-        ],
-        [claim.scope, number, number, claim.grantId],
-        numbering,
-      );
+      const condition = rising.with([claim.scope, number, number, claim.grantId], numbering);
       const after = { from: (numbering?.from ?? 1) + condition.params.length };
-      const set = fragment(
-        [`${token} = `, `::text::bigint, ${grant} = `, `::text, ${scope} = `, "::text"],
-        [number, claim.grantId, claim.scope],
-        after,
-      );
-      return { ...condition, set };
+      return Object.assign(condition, {
+        set: set.with([number, claim.grantId, claim.scope], after),
+      });
     },
-    born: (claim, numbering) => ({
-      ...fragment(
-        ["", "::text::bigint, ", "::text, ", "::text"],
-        [claim.token.toString(), claim.grantId, claim.scope],
-        numbering,
-      ),
-      columns: `${token}, ${grant}, ${scope}`,
-    }),
+    born: (claim, numbering) =>
+      Object.assign(born.with([claim.token.toString(), claim.grantId, claim.scope], numbering), {
+        columns: `${token}, ${grant}, ${scope}`,
+      }),
   };
 }
 
-function fragment(
-  strings: readonly string[],
-  params: readonly string[],
-  { from = 1 }: Numbering = {},
-): SqlFragment {
-  if (!Number.isInteger(from) || from < 1)
-    throw new InvalidArgumentError("Expected `from` to be the number of a placeholder, 1 or more.");
-  let text = strings[0] ?? "";
-  for (let i = 1; i < strings.length; i += 1) text += `$${from + i - 1}${strings[i] ?? ""}`;
-  return {
-    text,
-    params,
-    tag: (sql) => sql(Object.assign([...strings], { raw: [...strings] }), ...params),
-  };
+/** Texts that one piece is kept with. */
+const MOST_TEXTS = 64;
+
+/** A piece of SQL with places for values. */
+class Template {
+  readonly #strings: readonly string[];
+  /** Its text by the number of the first placeholder: made once, since a hot statement asks for it every time. */
+  readonly #texts = new Map<number, string>();
+
+  constructor(strings: readonly string[]) {
+    this.#strings = strings;
+  }
+
+  with(params: readonly string[], { from = 1 }: Numbering = {}): Filled {
+    let text = this.#texts.get(from);
+    if (text === undefined) {
+      text = this.#textFrom(from);
+      // Numbers that go on and on are one statement each, of which none is hot.
+      if (this.#texts.size < MOST_TEXTS) this.#texts.set(from, text);
+    }
+    return new Filled(text, params, this.#strings);
+  }
+
+  #textFrom(from: number): string {
+    if (!Number.isInteger(from) || from < 1)
+      throw new InvalidArgumentError(
+        "Expected `from` to be the number of a placeholder, 1 or more.",
+      );
+    const [first = "", ...others] = this.#strings;
+    return first + others.map((part, i) => `$${from + i}${part}`).join("");
+  }
+}
+
+class Filled implements SqlFragment {
+  readonly text: string;
+  readonly params: readonly string[];
+  readonly #strings: readonly string[];
+
+  constructor(text: string, params: readonly string[], strings: readonly string[]) {
+    this.text = text;
+    this.params = params;
+    this.#strings = strings;
+  }
+
+  tag<F>(sql: SqlTag<F>): F {
+    const strings = [...this.#strings];
+    return sql(Object.assign(strings, { raw: [...strings] }), ...this.params);
+  }
 }

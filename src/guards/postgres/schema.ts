@@ -30,10 +30,9 @@ export class Schema {
 
   /** @throws BackendConfigError for missing tables that may not be created, or a later format */
   async prepare(db: PostgresDatabase): Promise<Prepared> {
-    const database = databaseOf(db);
     const known = this.#known.get(db);
     if (known !== undefined) return await known;
-    const preparing = this.#look(database);
+    const preparing = this.#look(databaseOf(db));
     this.#known.set(db, preparing);
     try {
       return await preparing;

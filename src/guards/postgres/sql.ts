@@ -33,6 +33,12 @@ export function quoteText(text: string): string {
   return `'${text.replaceAll("'", "''")}'`;
 }
 
+/** A text constant that needs no quoting, whatever `standard_conforming_strings` says: strangers choose resources. */
+export function constant(text: string): string {
+  if (/^[\w.:%|-]*$/.test(text)) return `'${text}'`;
+  return `convert_from(decode('${Buffer.from(text).toString("base64")}','base64'),'UTF8')`;
+}
+
 /** The statements of one guard table. Tokens travel as decimal text, so that no client's number type matters. */
 export interface Statements {
   /** Creates the tables where they are missing; several sessions may do so at once. No parameters. */
@@ -41,6 +47,8 @@ export interface Statements {
   readonly format: string;
   /** (resource, token, grant id, scope) → a row when the claim was installed over an entry, none otherwise. */
   readonly claim: string;
+  /** The same with its four values put in, as constants. No parameters. */
+  readonly claimWith: (constants: readonly string[]) => string;
   /** (resource, token, grant id, scope) → a row when there was no entry; none otherwise. The floor comes after it. */
   readonly insert: string;
   /** (resource, token, grant id, scope, ms) → a row while the pair stands; also bounds the transaction's statements and pauses. */
@@ -77,6 +85,10 @@ export function statementsFor(tableName: string): Statements {
   const verify = /* sql */ `
 UPDATE ${table} SET ${STAMP} WHERE resource = $1 AND ${PAIR}
 RETURNING ${lowered("statement_timeout")} AS statement`;
+  const claimWith = ([resource, token, grant, scope]: readonly string[]): string => /* sql */ `
+UPDATE ${table} SET token = ${token}, grant_id = ${grant}, ${STAMP}
+WHERE resource = ${resource} AND scope = ${scope} AND (token < ${token} OR (token = ${token} AND grant_id = ${grant}))
+RETURNING 1 AS ok`;
   return {
     // used_in: the transaction that claimed or verified last, for the trigger that refuses unguarded writes.
     schema: /* sql */ `
@@ -97,10 +109,8 @@ INSERT INTO ${floors} (scope, token) VALUES ('', ${FORMAT}) ON CONFLICT DO NOTHI
 `,
     format: /* sql */ `
 SELECT f.token::text AS token FROM ${floors} f LEFT JOIN ${table} g ON false WHERE f.scope = ''`,
-    claim: /* sql */ `
-UPDATE ${table} SET token = $2, grant_id = $3, ${STAMP}
-WHERE resource = $1 AND scope = $4 AND (token < $2 OR (token = $2 AND grant_id = $3))
-RETURNING 1 AS ok`,
+    claim: claimWith(["$1", "$2", "$3", "$4"]),
+    claimWith,
     insert: /* sql */ `
 INSERT INTO ${table} (resource, token, grant_id, scope, used_at, used_in)
 VALUES ($1::text, $2::text::bigint, $3::text, $4::text, clock_timestamp(), pg_current_xact_id())

@@ -21,21 +21,38 @@ import type { Claim, Presentation } from "../../core/guard.ts";
 import { decideClaim, decideVerify } from "../../core/guard-decision.ts";
 import type { Answer, Session } from "./client.ts";
 import { failure, isMissingTable } from "./errors.ts";
-import type { Statements } from "./sql.ts";
+import { constant, type Statements } from "./sql.ts";
 
 /** More than any number of others that can come between two statements of one transaction. */
 const MOST_LOOKS = 20;
 
-/** Claims in the given order, which is every holder's: two lists never wait for each other crosswise. */
+/**
+ * Claims in the given order, which is every holder's: two lists never wait for each other crosswise. `first`: the answer
+ * to `firstClaim`, where that was sent already.
+ */
 export async function claimAll(
   session: Session,
   sql: Statements,
   list: readonly string[],
   mine: Presentation,
+  first: Promise<Answer> | undefined,
 ): Promise<void> {
-  for (const resource of list) await claimOne(session, sql, resource, mine);
+  let asked = first;
+  for (const resource of list) {
+    await claimOne(session, sql, resource, mine, asked);
+    asked = undefined;
+  }
   // The wait for the rows may have been long.
   mine.checkDeadline();
+}
+
+/** The claim of the first resource, for the message that begins the transaction. */
+export function firstClaim(
+  sql: Statements,
+  [resource = ""]: readonly string[],
+  mine: Claim,
+): string {
+  return sql.claimWith([resource, mine.token.toString(), mine.grantId, mine.scope].map(constant));
 }
 
 async function claimOne(
@@ -43,10 +60,13 @@ async function claimOne(
   sql: Statements,
   resource: string,
   mine: Claim,
+  first: Promise<Answer> | undefined,
 ): Promise<void> {
   const values = [resource, mine.token.toString(), mine.grantId, mine.scope];
+  let asked = first;
   for (let look = 0; look < MOST_LOOKS; look += 1) {
-    if ((await own("claim", session.query(sql.claim, values))).count === 1) return;
+    if ((await own("claim", asked ?? session.query(sql.claim, values))).count === 1) return;
+    asked = undefined;
     const entry = entryIn(await own("claim", session.query(sql.entry, [resource])));
     if (entry !== null) {
       decideClaim(resource, { entry, floor: 0n }, mine);

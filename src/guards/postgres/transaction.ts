@@ -2,7 +2,7 @@ import { RingfenceError } from "../../core/errors.ts";
 import type { Presentation } from "../../core/guard.ts";
 import { systemClock } from "../../runtime/system-clock.ts";
 import { systemRandom } from "../../runtime/system-random.ts";
-import type { Database, Session } from "./client.ts";
+import type { Answer, Database, Session } from "./client.ts";
 import { failure, isGone, isRepeatable } from "./errors.ts";
 
 /** How often a transaction that met another one is tried again. */
@@ -24,6 +24,8 @@ export interface Step {
   /** How long the transaction may keep others out where no lease bounds it, in milliseconds. */
   readonly limitMs: number;
   readonly timeouts: Timeouts;
+  /** A statement without parameters that may go along with the one that begins. */
+  readonly first?: string | undefined;
 }
 
 /** What is left for a step: the validity of its lease, or the limit for credentials from elsewhere. */
@@ -36,13 +38,14 @@ export function leftMs(mine: Presentation | null, limitMs: number): number {
 export async function repeated<T>(
   db: Database,
   step: Step,
-  body: (session: Session, tx: unknown) => Promise<T>,
+  body: (session: Session, tx: unknown, first?: Promise<Answer>) => Promise<T>,
 ): Promise<T> {
   for (let tries = 1; ; tries += 1) {
     step.mine?.checkDeadline();
     try {
       return await db.transaction({
         settings: settingsFor(step),
+        first: step.first,
         body,
         interrupted: (error) => told(error, step),
         failed: (what, cause) => {

@@ -46,6 +46,8 @@ const PATTERNS: readonly Pattern[] = Object.entries(statements(tablesOf({})))
   .flatMap(([name, statement]) =>
     name === "tables" ? [] : [patternOf(name, (statement as { readonly text: string }).text)],
   )
+  // The one that the guard sends along with what begins.
+  .concat(patternOf("guardClaim", GUARD_TEXTS["guardClaim"] ?? ""))
   .sort((a, b) => b.text.source.length - a.text.source.length);
 
 function patternOf(name: string, text: string): Pattern {
