@@ -16,5 +16,6 @@ export type {
   KyselyTransaction,
   PgTransaction,
   PostgresJsTransaction,
+  PrismaTransaction,
   UserTransaction,
 } from "./transaction-clients.ts";

@@ -2,12 +2,13 @@
 import { InvalidArgumentError, UnsupportedError } from "../../core/errors.ts";
 import { sqlState } from "./errors.ts";
 
-/** A transaction that was begun: of `pg`, `postgres` (postgres.js), Kysely or Drizzle. */
+/** A transaction that was begun: of `pg`, `postgres` (postgres.js), Kysely, Drizzle or Prisma. */
 export type UserTransaction =
   | PgTransaction
   | PostgresJsTransaction
   | KyselyTransaction
-  | DrizzleTransaction;
+  | DrizzleTransaction
+  | PrismaTransaction;
 
 /** A `Client` of `pg`, or what `pool.connect()` gives. Never the pool itself, whose statements go to any session. */
 export interface PgTransaction {
@@ -33,6 +34,11 @@ export interface DrizzleTransaction {
   rollback(): never;
 }
 
+/** What `prisma.$transaction` calls its function with. */
+export interface PrismaTransaction {
+  $queryRawUnsafe(text: string, ...values: never[]): PromiseLike<unknown>;
+}
+
 /** Sends one statement. Resolves to its rows. */
 export type Query = (text: string, values: readonly unknown[]) => Promise<readonly unknown[]>;
 
@@ -43,13 +49,13 @@ export async function within(
   text: string,
   values: readonly unknown[],
 ): Promise<readonly unknown[]> {
-  if ("execute" in transaction) {
+  if (!isPrisma(transaction) && "execute" in transaction) {
     const run = async (inner: DrizzleTransaction): Promise<readonly unknown[]> =>
       executed(inner, text, values);
     return (await transaction.transaction(run as never)) as readonly unknown[];
   }
   // This library fails the whole transaction for a statement that failed outside a savepoint of its own making.
-  if ("savepoint" in transaction) {
+  if (!isPrisma(transaction) && "savepoint" in transaction) {
     const run = async (inner: PostgresJsTransaction): Promise<readonly unknown[]> =>
       inner.unsafe(text, values as never[]);
     return (await transaction.savepoint(run as never)) as readonly unknown[];
@@ -66,9 +72,19 @@ export async function within(
   }
 }
 
-/** The SQLSTATE of what a library threw for a statement that failed; some wrap what the server said. */
+/** Parts of errors that wrap what the server said: Drizzle's, and Prisma's over its adapter. */
+interface Wrapping {
+  readonly cause?: unknown;
+  readonly meta?: {
+    readonly driverAdapterError?: { readonly cause?: { readonly originalCode?: unknown } };
+  };
+}
+
+/** The SQLSTATE of what a library threw for a statement that failed; `undefined` where it does not tell. */
 export function saidOf(error: unknown): string | undefined {
-  return sqlState(error) ?? sqlState((error as { readonly cause?: unknown }).cause);
+  const { cause, meta } = error as Wrapping;
+  const code = meta?.driverAdapterError?.cause?.originalCode;
+  return sqlState(error) ?? sqlState(cause) ?? (typeof code === "string" ? code : undefined);
 }
 
 /** A lock is taken at once, but an older snapshot goes on reading what was there before the last holder committed. */
@@ -84,7 +100,8 @@ async function refuseOldSnapshot(query: Query): Promise<void> {
 /** How statements get into the transaction, which is one and has the right level. */
 export async function queryOf(transaction: UserTransaction): Promise<Query> {
   const query = sendingTo(transaction);
-  if ("execute" in transaction || "totalCount" in transaction || !("query" in transaction)) {
+  // The transactions of these are objects of their own, which their databases are not.
+  if (!isPrisma(transaction) && ("execute" in transaction || !("query" in transaction))) {
     await refuseOldSnapshot(query);
     return query;
   }
@@ -93,14 +110,26 @@ export async function queryOf(transaction: UserTransaction): Promise<Query> {
     await query("SAVEPOINT ringfence_check", []);
     await query("RELEASE SAVEPOINT ringfence_check", []);
   } catch (error) {
-    if (sqlState(error) !== "25P01") throw error;
-    throw noTransaction("send BEGIN on this client first");
+    if (saidOf(error) !== "25P01") throw error;
+    throw noTransaction(
+      isPrisma(transaction)
+        ? "what `prisma.$transaction` calls its function with"
+        : "send BEGIN on this client first",
+    );
   }
   await refuseOldSnapshot(query);
   return query;
 }
 
+/** To be asked first: a model of Prisma may have any other name. */
+function isPrisma(transaction: UserTransaction): transaction is PrismaTransaction {
+  return "$queryRawUnsafe" in transaction;
+}
+
 function sendingTo(transaction: UserTransaction): Query {
+  if (isPrisma(transaction))
+    return async (text, values) =>
+      (await transaction.$queryRawUnsafe(text, ...(values as never[]))) as readonly unknown[];
   if ("unsafe" in transaction) {
     if (!("savepoint" in transaction)) throw noTransaction("the `sql` that `sql.begin` gives");
     return async (text, values) => await transaction.unsafe(text, values as never[]);
@@ -130,7 +159,9 @@ function sendingTo(transaction: UserTransaction): Query {
     const client = transaction;
     return async (text, values) => (await client.query(text, [...values])).rows;
   }
-  throw noTransaction("a client of `pg`, or a transaction of `postgres`, Kysely or Drizzle");
+  throw noTransaction(
+    "a client of `pg`, or a transaction of `postgres`, Kysely, Drizzle or Prisma",
+  );
 }
 
 /** One statement of Drizzle's, as its own `sql` would say it; its answer is what the client under it gives. */
