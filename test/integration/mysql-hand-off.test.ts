@@ -175,6 +175,18 @@ describeMariadb("a hand-off through the lease table", () => {
     expect(await backend.attempt(kept, io)).toEqual({ kind: "vanished" });
   });
 
+  it("tells the token of an idle name exactly, however large it is", async () => {
+    const { backend } = await opened("large");
+    const above = 2n ** 61n + 1n;
+    const first = await backend.attempt(ask("one", { above }), io);
+    await backend.release([ref("one")], io);
+    const second = await backend.attempt(ask("two"), io);
+    await backend.release([ref("two")], io);
+    if (first.kind !== "granted" || second.kind !== "granted") throw new Error("both get in");
+    expect(first.tokens?.first).toBe(above + 1n);
+    expect(second).toMatchObject({ tokens: { first: above + 2n }, previousToken: above + 1n });
+  });
+
   it("keeps the tokens of a block apart from those of the next holder", async () => {
     const { backend, woken } = await opened("blocks");
     const first = await backend.attempt(ask("holder"), io);

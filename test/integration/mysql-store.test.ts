@@ -224,6 +224,30 @@ describeMariadb("the lease table in its MariaDB", () => {
 });
 
 describeMariadb("a MariaDB with settings of its own", () => {
+  it("where it has no room for another session, those that there are do for everybody", async () => {
+    const server = stopAfter(await MariadbServer.start({ "max-connections": 10 }));
+    const locks = open(server.pool());
+    await (await locks.acquire("job")).release();
+    const others: promises.Connection[] = [];
+    onTestFinished(() => {
+      for (const other of others) other.destroy();
+    });
+    const another = async (): Promise<boolean> => {
+      try {
+        others.push(await server.connect());
+        return true;
+      } catch {
+        return false;
+      }
+    };
+    while (await another());
+    const names = Array.from({ length: 20 }, (_, i) => `job ${i}`);
+    const leases = await Promise.all(names.map(async (name) => locks.tryAcquire(name)));
+    expect(leases.every((lease) => lease !== null)).toBe(true);
+    await Promise.all(leases.map(async (lease) => lease?.renew()));
+    for (const lease of leases) expect(await lease?.release()).toBe("released");
+  });
+
   it("whatever its sessions begin with, nothing changes for ours", async () => {
     const server = stopAfter(
       await MariadbServer.start({
