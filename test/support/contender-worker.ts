@@ -10,6 +10,8 @@ export interface ContenderOrder {
   readonly ids: readonly number[];
   /** Until when, by the host's monotonic clock, in milliseconds. */
   readonly until: number;
+  /** How many times longer everything takes. */
+  readonly slowness: number;
 }
 
 /** For how long a holder believed, by the host's monotonic clock, and under which token. */
@@ -26,9 +28,9 @@ const beliefs: Belief[] = [];
 
 async function contend(id: number): Promise<void> {
   const manager = createLockManager(redisDriver(library.single(order.port)), {
-    ttl: 1200,
-    requestTimeout: 300,
-    drain: 1000,
+    ttl: 1200 * order.slowness,
+    requestTimeout: 300 * order.slowness,
+    drain: 1000 * order.slowness,
     trustSettings: true,
     holder: { label: `contender ${id}` },
   });
@@ -36,7 +38,7 @@ async function contend(id: number): Promise<void> {
     let lease: FencedLease | undefined;
     let over: number | undefined;
     try {
-      lease = await manager.acquire("job", { wait: 1000 });
+      lease = await manager.acquire("job", { wait: 1000 * order.slowness });
     } catch {
       continue;
     }
