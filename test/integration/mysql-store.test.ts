@@ -197,7 +197,8 @@ describeMariadb("the lease table in its MariaDB", () => {
   });
 
   it("a row that somebody else has keeps a step waiting, and no longer than that", async () => {
-    const locks = open(poolAt(server.port), { tablePrefix: "row_" });
+    const driver = mysqlDriver(poolAt(server.port), { tablePrefix: "row_" });
+    const locks = stopAfter(createLockManager(driver, PATIENT));
     await (await locks.acquire("job")).release();
     const other = await server.connect();
     onTestFinished(() => {
@@ -205,7 +206,7 @@ describeMariadb("the lease table in its MariaDB", () => {
     });
     await other.query("START TRANSACTION");
     await other.query("SELECT 1 FROM row_locks FOR UPDATE");
-    const waiting = locks.acquire("job", { wait: "20s" });
+    const waiting = locks.acquire("job", { wait: "1m" });
     await until(async () => {
       const rows = await server.query("SELECT 1 FROM information_schema.innodb_lock_waits");
       return (rows as unknown[]).length > 0;
