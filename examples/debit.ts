@@ -1,4 +1,4 @@
-/* A debit inside a transaction that the application has anyway: of pg, postgres.js, Kysely or Drizzle. */
+/* A debit inside a transaction that the application has anyway: of pg, postgres.js, Kysely, Drizzle or Prisma. */
 import { tryRowLock, type UserTransaction, withRowLock } from "../src/drivers/postgres/index.ts";
 
 /** `write` is the application's own UPDATE, in the same transaction. Resolves to what is left, or to why nothing happened. */

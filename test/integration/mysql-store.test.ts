@@ -16,6 +16,8 @@ import { describeMariadb, MariadbServer } from "../fixtures/mariadb-server.ts";
 import { stopAfter, until } from "../fixtures/redis-server.ts";
 import { sharingProxy } from "../fixtures/sharing-proxy.ts";
 
+/** For what a busy machine may take long over: twenty new sessions and the making of tables. */
+const PATIENT = { trustSettings: true, ttl: "10m", requestTimeout: "1m" } as const;
 const DURABLE = { "innodb-flush-log-at-trx-commit": 1 };
 
 function open(client: MysqlClient, options: MysqlDriverOptions = {}) {
@@ -47,9 +49,10 @@ describeMariadb("the lease table in its MariaDB", () => {
   it("twenty that begin at once make the tables once, whatever they are called", async () => {
     const database = "Ann's `locks` \\ ünd so";
     const tablePrefix = "rf-\"1';-- `";
-    const all = Array.from({ length: 20 }, () =>
-      open(poolAt(server.port), { database, tablePrefix }),
-    );
+    const all = Array.from({ length: 20 }, () => {
+      const driver = mysqlDriver(poolAt(server.port), { database, tablePrefix });
+      return stopAfter(createLockManager(driver, PATIENT));
+    });
     const leases = await Promise.all(all.map(async (each, i) => each.acquire(`job ${i}`)));
     await Promise.all(leases.map(async (lease) => lease.release()));
     expect(await tables(database)).toHaveLength(5);
@@ -194,7 +197,8 @@ describeMariadb("the lease table in its MariaDB", () => {
   });
 
   it("a row that somebody else has keeps a step waiting, and no longer than that", async () => {
-    const locks = open(poolAt(server.port), { tablePrefix: "row_" });
+    const driver = mysqlDriver(poolAt(server.port), { tablePrefix: "row_" });
+    const locks = stopAfter(createLockManager(driver, PATIENT));
     await (await locks.acquire("job")).release();
     const other = await server.connect();
     onTestFinished(() => {
@@ -202,7 +206,7 @@ describeMariadb("the lease table in its MariaDB", () => {
     });
     await other.query("START TRANSACTION");
     await other.query("SELECT 1 FROM row_locks FOR UPDATE");
-    const waiting = locks.acquire("job", { wait: "20s" });
+    const waiting = locks.acquire("job", { wait: "1m" });
     await until(async () => {
       const rows = await server.query("SELECT 1 FROM information_schema.innodb_lock_waits");
       return (rows as unknown[]).length > 0;
@@ -224,6 +228,30 @@ describeMariadb("the lease table in its MariaDB", () => {
 });
 
 describeMariadb("a MariaDB with settings of its own", () => {
+  it("where it has no room for another session, those that there are do for everybody", async () => {
+    const server = stopAfter(await MariadbServer.start({ "max-connections": 10 }));
+    const locks = open(server.pool());
+    await (await locks.acquire("job")).release();
+    const others: promises.Connection[] = [];
+    onTestFinished(() => {
+      for (const other of others) other.destroy();
+    });
+    const another = async (): Promise<boolean> => {
+      try {
+        others.push(await server.connect());
+        return true;
+      } catch {
+        return false;
+      }
+    };
+    while (await another());
+    const names = Array.from({ length: 20 }, (_, i) => `job ${i}`);
+    const leases = await Promise.all(names.map(async (name) => locks.tryAcquire(name)));
+    expect(leases.every((lease) => lease !== null)).toBe(true);
+    await Promise.all(leases.map(async (lease) => lease?.renew()));
+    for (const lease of leases) expect(await lease?.release()).toBe("released");
+  });
+
   it("whatever its sessions begin with, nothing changes for ours", async () => {
     const server = stopAfter(
       await MariadbServer.start({

@@ -1,5 +1,5 @@
-import { Pool } from "pg";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { Client, Pool } from "pg";
+import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
 import type { Finding } from "../../src/core/driver.ts";
 import { keyOf } from "../../src/drivers/postgres/advisory.ts";
 import {
@@ -41,7 +41,13 @@ describePostgres("the lease table in its database", () => {
   it("twenty that begin at once make the tables once, whatever they are called", async () => {
     const schema = `Ann's "locks" \\ ünd so`;
     const tablePrefix = `rf-"1';--`;
-    const all = Array.from({ length: 20 }, () => manager({ schema, tablePrefix }));
+    // A busy machine takes its time for twenty new sessions and the making of tables.
+    const patient = { trustSettings: true, ttl: "10m", requestTimeout: "1m" } as const;
+    const all = Array.from({ length: 20 }, () => {
+      const client = POSTGRES_LIBRARIES[0].client(server.port);
+      const driver = postgresDriver(client, { schema, tablePrefix });
+      return stopAfter(createLockManager(driver, patient));
+    });
     const leases = await Promise.all(all.map(async (each, i) => each.acquire(`job ${i}`)));
     expect(new Set(leases.map(({ token }) => token)).size).toBe(20);
     await Promise.all(leases.map(async (lease) => lease.release()));
@@ -122,6 +128,33 @@ describePostgres("the lease table in its database", () => {
       }),
     );
     expect(new Set(all).size).toBe(20);
+  });
+
+  it("where the server has no room for another session, those that there are do for everybody", async () => {
+    const full = stopAfter(await PostgresServer.start({ max_connections: 10 }));
+    const client = new Client({ connectionString: full.url });
+    const locks = stopAfter(createLockManager(postgresDriver(client), { trustSettings: true }));
+    await (await locks.acquire("job")).release();
+    const others: Client[] = [];
+    onTestFinished(async () => {
+      for (const other of others) await other.end();
+    });
+    const another = async (): Promise<boolean> => {
+      const other = new Client({ connectionString: full.url });
+      try {
+        await other.connect();
+        others.push(other);
+        return true;
+      } catch {
+        return false;
+      }
+    };
+    while (await another());
+    const names = Array.from({ length: 20 }, (_, i) => `job ${i}`);
+    const leases = await Promise.all(names.map(async (name) => locks.tryAcquire(name)));
+    expect(leases.every((lease) => lease !== null)).toBe(true);
+    await Promise.all(leases.map(async (lease) => lease?.renew()));
+    for (const lease of leases) expect(await lease?.release()).toBe("released");
   });
 
   it("two names with one key are found out", async () => {

@@ -12,6 +12,7 @@ import {
 } from "../../src/drivers/postgres/index.ts";
 import { InvalidArgumentError, UnsupportedError } from "../../src/index.ts";
 import { describePostgres, PostgresServer } from "../fixtures/postgres-server.ts";
+import { openPrisma } from "../fixtures/prisma.ts";
 
 /** A database of Drizzle, which only the tests install. */
 interface Drizzle {
@@ -25,6 +26,9 @@ function drizzle(over: string, client: unknown): Drizzle {
   return made.drizzle(client);
 }
 
+/** Prisma gives a transaction up after 5 s, and one that waits for a session after 2 s, if it is told nothing else. */
+const PATIENT = { maxWait: 60_000, timeout: 60_000 };
+
 /** Runs `body` in a transaction of one library, which commits it. */
 type Begin = <T>(body: (transaction: UserTransaction) => Promise<T>) => Promise<T>;
 
@@ -35,14 +39,16 @@ describePostgres("locks of a transaction on PostgreSQL", () => {
   beforeAll(async () => {
     server = await PostgresServer.start();
     await server.query("CREATE TABLE accounts (id int PRIMARY KEY, balance int NOT NULL)");
-    await server.query("INSERT INTO accounts SELECT i, 0 FROM generate_series(1, 30) AS i");
+    await server.query("INSERT INTO accounts SELECT i, 0 FROM generate_series(1, 40) AS i");
     const pool = server.pool();
     const sql = postgres(server.url, { max: 10, onnotice: () => undefined });
     const db = new Kysely<object>({ dialect: new PostgresDialect({ pool: server.pool() }) });
+    const prisma = await openPrisma(server.url);
     ends.push(
       async () => pool.end(),
       async () => sql.end(),
       async () => db.destroy(),
+      async () => prisma.$disconnect(),
     );
     begins["pg"] = async (body) => {
       const client = await pool.connect();
@@ -63,13 +69,15 @@ describePostgres("locks of a transaction on PostgreSQL", () => {
     const [overPg, overJs] = [drizzle("node-postgres", pool), drizzle("postgres-js", sql)];
     begins["drizzle on pg"] = async (body) => overPg.transaction(body);
     begins["drizzle on postgres.js"] = async (body) => overJs.transaction(body);
+    begins["prisma"] = async (body) => prisma.$transaction(body, PATIENT);
   });
   afterAll(async () => {
     for (const end of ends) await end();
     await server.stop();
   });
 
-  const libraries = ["pg", "postgres.js", "kysely", "drizzle on pg", "drizzle on postgres.js"];
+  const orms = ["kysely", "drizzle on pg", "drizzle on postgres.js", "prisma"];
+  const libraries = ["pg", "postgres.js", ...orms];
   for (const [at, library] of libraries.entries()) {
     const begin: Begin = async (body) => {
       const chosen = begins[library];
@@ -154,7 +162,8 @@ describePostgres("locks of a transaction on PostgreSQL", () => {
     const client = await pool.connect();
     const sql = postgres(server.url, { max: 1 });
     const db = new Kysely<object>({ dialect: new PostgresDialect({ pool }) });
-    const orms = [db, drizzle("node-postgres", pool), drizzle("postgres-js", sql)];
+    const prisma = await openPrisma(server.url);
+    const orms = [db, drizzle("node-postgres", pool), drizzle("postgres-js", sql), prisma];
     const none: unknown[] = [pool, client, sql, ...orms, {}];
     for (const each of none)
       await expect(
@@ -163,6 +172,7 @@ describePostgres("locks of a transaction on PostgreSQL", () => {
     client.release();
     await sql.end();
     await db.destroy();
+    await prisma.$disconnect();
   });
 
   it("an older snapshot is refused: under the lock it would read what was there before", async () => {
@@ -177,12 +187,21 @@ describePostgres("locks of a transaction on PostgreSQL", () => {
     }
     client.release();
     await pool.end();
+    const prisma = await openPrisma(server.url);
+    const older = { ...PATIENT, isolationLevel: "RepeatableRead" };
+    const begun = prisma.$transaction(
+      async (tx) => withAdvisoryXact(tx, "job", async () => undefined),
+      older,
+    );
+    await expect(begun).rejects.toThrow(UnsupportedError);
+    await prisma.$disconnect();
   });
 });
 
 async function update(transaction: UserTransaction, id: number, balance: number): Promise<void> {
   const text = `UPDATE accounts SET balance = ${balance} WHERE id = ${id}`;
-  if ("unsafe" in transaction) await transaction.unsafe(text, []);
+  if ("$queryRawUnsafe" in transaction) await transaction.$queryRawUnsafe(text);
+  else if ("unsafe" in transaction) await transaction.unsafe(text, []);
   else if ("execute" in transaction) await transaction.execute(text as never);
   else if ("query" in transaction) await transaction.query(text, []);
   else {

@@ -1,21 +1,18 @@
-import { expect, it } from "vitest";
-import { type RedisCapabilities, redisDriver } from "../../src/drivers/redis/index.ts";
-import {
-  createLockManager,
-  type FencedLease,
-  LeaseLostError,
-  type LockManager,
-} from "../../src/index.ts";
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { redisDriver } from "../../src/drivers/redis/index.ts";
+import { createLockManager } from "../../src/index.ts";
 import { LIBRARIES } from "../fixtures/redis-clients.ts";
 import { describeRedis, RedisServer, stopAfter, until } from "../fixtures/redis-server.ts";
-import { size } from "../fixtures/soak.ts";
+import { size, untilEnough } from "../fixtures/soak.ts";
 import { TcpProxy } from "../fixtures/tcp-proxy.ts";
+import { bundle } from "../support/bundle.ts";
+import type { Belief, ContenderOrder } from "../support/contender-worker.ts";
 
-interface Interval {
-  readonly from: number;
-  readonly to: number;
-  readonly token: bigint;
-}
+const CONTENDERS = 16;
+/** In which they are, the same number in each. */
+const PROCESSES = size(4, 16);
 
 const mono = (): number => Number(process.hrtime.bigint()) / 1e6;
 
@@ -29,71 +26,65 @@ async function calls(server: RedisServer): Promise<number> {
 }
 
 describeRedis("contention on Redis", () => {
+  let worker: Awaited<ReturnType<typeof bundle>> | undefined;
+  beforeAll(async () => {
+    worker = await bundle("test/support/contender-worker.ts");
+  }, 60_000);
+  afterAll(() => {
+    worker?.remove();
+  });
+
+  /** One process, until it has ended. */
+  async function run(order: ContenderOrder): Promise<readonly Belief[]> {
+    const args = [worker?.file ?? "", JSON.stringify(order)];
+    const { stdout } = await promisify(execFile)(process.execPath, args, { maxBuffer: 2 ** 26 });
+    return JSON.parse(stdout) as readonly Belief[];
+  }
+
   for (const library of LIBRARIES) {
-    it(`16 managers on one name through a faulty network never believe it together (${library.name})`, async () => {
+    it(`${PROCESSES} processes on one name through a faulty network never believe it together (${library.name})`, async () => {
       const server = stopAfter(await RedisServer.start());
       const proxy = stopAfter(await TcpProxy.to(server.port));
-      const intervals: Interval[] = [];
-      const end = mono() + size(3000, 60_000);
-      const faults = setInterval(() => {
+      // Where a machine is so busy that nobody gets anywhere between two faults, all of it gets slower in the next round.
+      let slowness = 1;
+      let timer: NodeJS.Timeout | undefined;
+      const fault = (): void => {
         const dice = Math.random();
         proxy.heal();
         if (dice < 0.3) proxy.reset();
         else if (dice < 0.45) proxy.blackhole(Math.random() < 0.5 ? "up" : "down");
         else if (dice < 0.6) proxy.delay("down", 20);
-      }, 200);
-      const contend = async (id: number): Promise<LockManager<RedisCapabilities>> => {
-        const manager = createLockManager(redisDriver(library.single(proxy.port)), {
-          ttl: 1200,
-          requestTimeout: 300,
-          drain: 1000,
-          trustSettings: true,
-          holder: { label: `contender ${id}` },
-        });
-        while (mono() < end) {
-          let lease: FencedLease | undefined;
-          let over: number | undefined;
-          try {
-            lease = await manager.acquire("job", { wait: 1000 });
-          } catch {
-            continue;
-          }
-          const off = manager.on("lost", ({ monoMs, lateMs }) => {
-            over = monoMs - lateMs;
-          });
-          const from = mono();
-          await new Promise((resolve) => setTimeout(resolve, Math.random() * 10));
-          let to = mono();
-          try {
-            lease.assertHeld();
-          } catch (error) {
-            if (!(error instanceof LeaseLostError)) throw error;
-            // What a holder believes ends at its deadline, however late it looks.
-            to = Math.min(to, over ?? to);
-          }
-          intervals.push({ from, to: Math.max(from, to), token: lease.token });
-          await lease.release();
-          off();
-        }
-        return manager;
+        timer = setTimeout(fault, 200 * slowness);
       };
-      const contenders = Array.from({ length: 16 }, async (_, id) => contend(id));
-      const managers = await Promise.all(contenders);
-      clearInterval(faults);
+      fault();
+      const beliefs: Belief[] = [];
+      const round = async (): Promise<number> => {
+        const until = mono() + size(3000 * slowness, 60_000);
+        const ids = Array.from({ length: CONTENDERS }, (_, id) => id);
+        const orders = Array.from({ length: PROCESSES }, (_, at): ContenderOrder => {
+          const own = ids.filter((id) => id % PROCESSES === at);
+          return { library: library.name, port: proxy.port, ids: own, until, slowness };
+        });
+        for (const own of await Promise.all(orders.map(run))) beliefs.push(...own);
+        slowness = Math.min(8, 2 * slowness);
+        return beliefs.length;
+      };
+      await untilEnough(round, (seen) => seen > 3);
+      clearTimeout(timer);
       proxy.heal();
-      await Promise.all(managers.map(async (manager) => manager.close()));
-      intervals.sort((a, b) => a.from - b.from);
-      expect(intervals.length).toBeGreaterThan(3);
-      for (const [i, next] of intervals.entries()) {
-        const before = intervals[i - 1];
+      expect(beliefs.length).toBeGreaterThan(3);
+      beliefs.sort((one, two) => one.from - two.from);
+      for (const [i, next] of beliefs.entries()) {
+        const before = beliefs[i - 1];
         if (before === undefined) continue;
         expect(before.to).toBeLessThanOrEqual(next.from);
-        expect(next.token > before.token).toBe(true);
+        expect(BigInt(next.token) > BigInt(before.token)).toBe(true);
       }
-      // What could not be given back in time is over with its ttl, or as a dead waiter after one offer each.
+      console.log(`${library.name}: ${beliefs.length} leases by ${PROCESSES} processes`);
+      // What could not be given back in time is over with its ttl, or as dead waiters after one offer each.
       const after = stopAfter(createLockManager(redisDriver(library.single(server.port))));
-      await (await after.acquire("job", { wait: 5000 })).release();
-    });
+      await (await after.acquire("job", { wait: "2m" })).release();
+    }, 600_000);
 
     it(`30 processes are served in the order of their arrival, with few commands (${library.name})`, async () => {
       const server = stopAfter(await RedisServer.start());

@@ -278,6 +278,7 @@ it("ringfence/postgres", () => {
         "PostgresDriverOptions",
         "PostgresJs",
         "PostgresJsTransaction",
+        "PrismaTransaction",
         "RowOf",
         "UserTransaction",
         "XactOptions",

@@ -14,8 +14,16 @@ export interface MysqlConnection {
 /** What the driver takes. It need not be connected, and it is never closed or otherwise touched. */
 export type MysqlClient = MysqlPool | MysqlConnection;
 
-/** What one statement of a message came to: its rows, all columns as text, or how many rows it changed or matched. */
-export type Result = readonly (readonly (string | null)[])[] | number;
+/** What a statement that answers no rows came to. */
+export interface Effect {
+  /** How many rows it changed or matched. */
+  readonly rows: number;
+  /** The number that it left behind by LAST_INSERT_ID(number), as text; "0" where there is none. */
+  readonly left: string;
+}
+
+/** What one statement of a message came to: its rows, all columns as text, or its effect. */
+export type Result = readonly (readonly (string | null)[])[] | Effect;
 
 /** One session of ours, without a queue, retries or a second life: when it ends, it has ended. One request at a time. */
 export interface Wire {

@@ -1,7 +1,7 @@
 import type { Clock } from "../../core/clock.ts";
 import { dialled, Session } from "../sql/session.ts";
 import { transaction } from "../sql/transaction.ts";
-import type { Dialer, Result, Wire } from "./client.ts";
+import type { Dialer, Effect, Result, Wire } from "./client.ts";
 import { endsSession, numberOf } from "./errors.ts";
 import { COMMIT, ROLLBACK, START } from "./sql-parts.ts";
 
@@ -29,9 +29,9 @@ export class Connection extends Session {
 
   /** Several statements as one transaction, in one message. What each of them came to. */
   async atOnce(statements: readonly string[], dueAt: number): Promise<readonly Result[]> {
-    const text = [...START, ...statements, COMMIT].join(";\n");
+    const text = [START, ...statements, COMMIT].join(";\n");
     const results = await transaction(this, dueAt, async () => this.script(text, dueAt));
-    return results.slice(START.length, -1);
+    return results.slice(1, -1);
   }
 
   async rollback(dueAt: number): Promise<void> {
@@ -51,5 +51,14 @@ export async function dial(dialer: Dialer, clock: Clock): Promise<Connection> {
 
 /** The rows of a result. */
 export function rowsOf(result: Result | undefined): readonly (readonly (string | null)[])[] {
-  return typeof result === "object" ? result : [];
+  return result !== undefined && isRows(result) ? result : [];
+}
+
+/** What a statement without rows came to. */
+export function effectOf(result: Result | undefined): Effect {
+  return result === undefined || isRows(result) ? { rows: 0, left: "0" } : result;
+}
+
+function isRows(result: Result): result is Exclude<Result, Effect> {
+  return Array.isArray(result);
 }

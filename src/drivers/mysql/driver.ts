@@ -38,6 +38,7 @@ import {
 import { encodeName } from "../../core/lock-name.ts";
 import { listensSoon, polling } from "../sql/deaf.ts";
 import { LinkError } from "../sql/link-error.ts";
+import { Places } from "../sql/places.ts";
 import { pageOf, recordOf } from "../sql/records.ts";
 import { CONNECT_TIMEOUT_MS } from "../sql/session.ts";
 import { Sessions } from "../sql/sessions.ts";
@@ -118,8 +119,7 @@ class MysqlBackend implements Backend {
   readonly #sessions: Sessions<Connection>;
   readonly #wakes: Wakes;
   readonly #sweeper: Sweeper<Connection>;
-  /** Entries of this process in the queues: all are told to ask again when wake-ups may have been lost. */
-  readonly #queued = new Set<string>();
+  readonly #places = new Places();
   #closed = false;
 
   constructor(dialer: Dialer, context: DriverContext, checked: Checked) {
@@ -153,10 +153,13 @@ class MysqlBackend implements Backend {
         return connection;
       },
       onWake: (grantId) => {
-        if (!this.#closed) context.notify({ kind: "wake", grantId });
+        if (this.#closed) return;
+        this.#places.wake(grantId);
+        context.notify({ kind: "wake", grantId });
       },
+      waiting: this.#places.queued,
       onListening: () => {
-        for (const grantId of this.#queued) context.notify({ kind: "wake", grantId });
+        for (const grantId of this.#places.queued) context.notify({ kind: "wake", grantId });
       },
     });
     this.#sweeper = new Sweeper(this.#sessions, clock, sweepOf(this.#sql));
@@ -179,15 +182,13 @@ class MysqlBackend implements Backend {
     if (begun !== undefined && ask.join === "yes") await listensSoon(begun, clock, dueAt);
     // What is left: an ask that is sent after its time would be nobody's.
     const left = { ...io, timeoutMs: dueAt - clock.mono() };
+    const woken = this.#places.asks(ask.grantId);
+    const key = this.#keyOf(ask.name);
     const answer = await this.#use(left, async (at) =>
-      attempt({ ...at, key: this.#keyOf(ask.name), channel: this.#wakes.channel }, ask),
+      attempt({ ...at, key, channel: this.#wakes.channel, woken }, ask),
     );
-    if (answer.kind !== "busy" || !answer.queued) {
-      this.#queued.delete(ask.grantId);
-      return answer;
-    }
-    this.#queued.add(ask.grantId);
-    if (this.#wakes.listening) return answer;
+    this.#places.answered(ask, ask.join, answer);
+    if (answer.kind !== "busy" || !answer.queued || this.#wakes.listening) return answer;
     return polling(answer);
   }
 
@@ -196,8 +197,10 @@ class MysqlBackend implements Backend {
   }
 
   async release(grants: readonly GrantRef[], io: Io): Promise<readonly Release[]> {
-    for (const { grantId } of grants) this.#queued.delete(grantId);
-    const releases = await this.#use(io, async (at) => releaseAll(at, grants));
+    const places = new Map(grants.map(({ grantId }) => [grantId, this.#places.leave(grantId)]));
+    const releases = await this.#use(io, async (at) =>
+      releaseAll(at, grants, (grantId) => places.get(grantId)),
+    );
     this.#sweeper.released(grants.length);
     return releases;
   }
@@ -215,7 +218,7 @@ class MysqlBackend implements Backend {
     io: Io,
   ): Promise<Granted | { readonly kind: "gone"; readonly reason: GoneReason }> {
     return await this.#use(io, async (at) =>
-      exchange({ ...at, key: this.#keyOf(ask.name), channel: "" }, from, ask),
+      exchange({ ...at, key: this.#keyOf(ask.name), channel: "", woken: false }, from, ask),
     );
   }
 

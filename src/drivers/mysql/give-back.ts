@@ -1,10 +1,11 @@
 import type { GrantRef, Release, Renewal } from "../../core/driver.ts";
-import { ms } from "../sql/lock-step.ts";
+import { ms, OFFER_MS } from "../sql/lock-step.ts";
+import type { Place } from "../sql/places.ts";
 import { reasonOf, releaseIn, revokeIn } from "../sql/steps.ts";
-import { rowsOf } from "./connection.ts";
+import { effectOf, rowsOf } from "./connection.ts";
 import { asMysqlError } from "./errors.ts";
 import { wanted } from "./sql-parts.ts";
-import { type At, inStep, type Key, put } from "./step.ts";
+import { type At, decided, inStep, type Key, put } from "./step.ts";
 
 const RELEASED = { kind: "released" } as const;
 
@@ -60,15 +61,21 @@ function listed(at: Giving, refs: readonly GrantRef[], some: readonly number[]):
   );
 }
 
-/** Gives back leases and queued entries: at once where nobody waits, else each in a step. Answers in the order given. */
+/**
+ * Gives back leases and queued entries: at once where nobody waits, or where the next is one that waits for an exclusive
+ * lease, else each in a step. Behind a lease that came out of a queue others are likely to wait by now. Answers in the
+ * order given.
+ */
 export async function releaseAll(
   at: Giving,
   refs: readonly GrantRef[],
+  placeOf: (grantId: string) => Place,
 ): Promise<readonly Release[]> {
   const answers: Release[] = [];
   for (const ref of refs) {
     try {
-      answers.push((await releasedAtOnce(at, ref)) ? RELEASED : await releaseOne(at, ref));
+      const done = await releasedAtOnce(at, ref, placeOf(ref.grantId));
+      answers.push(done ? RELEASED : await releaseOne(at, ref));
     } catch (error) {
       answers.push({ kind: "failed", error: asMysqlError(error) });
     }
@@ -76,19 +83,26 @@ export async function releaseAll(
   return answers;
 }
 
-async function releasedAtOnce(at: Giving, ref: GrantRef): Promise<boolean> {
+/** False, with nothing done, when there is more to it than an exclusive lease and those who wait for it. */
+async function releasedAtOnce(at: Giving, ref: GrantRef, place: Place): Promise<boolean> {
   const plain = ref.refuseLateMs === undefined && ref.raiseTo === undefined;
-  if (!plain || ref.mode !== "exclusive") return false;
-  const text = put(at.sql.releaseSole, at.keyOf(ref.name).id, ref.grantId);
-  const [changed] = await at.connection.script(text, at.dueAt);
-  return changed === 1;
+  if (!plain || ref.mode !== "exclusive" || place === "waits") return false;
+  const key = at.keyOf(ref.name).id;
+  if (place === undefined) {
+    const text = put(at.sql.releaseSole, key, ref.grantId);
+    const [result] = await at.connection.script(text, at.dueAt);
+    if (effectOf(result).rows === 1) return true;
+  }
+  const offered = await decided(at, at.sql.handOver, key, ref.grantId, ms(OFFER_MS));
+  if (offered === undefined) return false;
+  at.wake(offered.map(([grant, channel]) => ({ grant: grant ?? "", channel: channel ?? "" })));
+  return true;
 }
 
 async function releaseOne(at: Giving, ref: GrantRef): Promise<Release> {
   const make = (ref.refuseLateMs ?? 0) > 0;
   const about = { key: at.keyOf(ref.name), grantId: ref.grantId, make };
-  const { decided } = await inStep(at, about, (step) => releaseIn(step, ref));
-  return decided;
+  return (await inStep(at, about, (step) => releaseIn(step, ref))).decided;
 }
 
 /** Frees one grant. */
@@ -98,6 +112,5 @@ export async function revoke(
 ): Promise<Release> {
   const { grantId, now } = order;
   const about = { key: at.keyOf(order.name), grantId, make: false };
-  const { decided } = await inStep(at, about, (step) => revokeIn(step, grantId, now));
-  return decided;
+  return (await inStep(at, about, (step) => revokeIn(step, grantId, now))).decided;
 }

@@ -3,13 +3,15 @@ import { MAX_TOKEN } from "../../core/fencing-token.ts";
 import type { StepStatements } from "../sql/lock-step.ts";
 import type { Statement } from "../sql/statement.ts";
 import { encoded, type Tables } from "./options.ts";
+import type { AtOnce } from "./sql-hand-off.ts";
 
 /** The statements for tables with one prefix. `wanted` is a list of grants as a table, see `wanted`. */
 export interface Statements extends StepStatements {
   readonly tables: Tables;
   readonly grantIdle: Statement;
-  readonly granted: Statement;
   readonly releaseSole: Statement;
+  readonly handOver: AtOnce;
+  readonly takeOffer: AtOnce;
   readonly refresh: Statement;
   readonly look: Statement;
   readonly makeRow: Statement;
@@ -55,15 +57,12 @@ export function rest(moment: string): string {
 export const END = "(expires + delay_ms * 1000)";
 
 /** Of waiters: heard from, and not skipped by an offer. `asking` is who is here right now. */
-export function live(asking = "''"): string {
-  return `(ends > ${NOW} AND missed = 0 AND (offered IS NULL OR offered > ${NOW} OR grant_id = ${asking}))`;
+export function live(asking = "''", now: string = NOW): string {
+  return `(ends > ${now} AND missed = 0 AND (offered IS NULL OR offered > ${now} OR grant_id = ${asking}))`;
 }
 
-/** How every transaction of ours begins. Each statement sees what was committed before it. */
-export const START: readonly string[] = [
-  "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
-  "START TRANSACTION READ WRITE",
-];
+/** How every transaction of ours begins. Each statement sees what was committed before it: the session says so. */
+export const START = "START TRANSACTION READ WRITE";
 export const COMMIT = "COMMIT";
 
 /** How long a session of ours may be silent, in seconds: also between the two messages of a step. */
@@ -74,7 +73,7 @@ const STEP_S = 2;
  * A process that stops between two messages must not keep others waiting for long: the server ends its session. This is
  * the one idle limit that MySQL and MariaDB share, and it is the session's, so what it was is put back.
  */
-export const OPEN: readonly string[] = [`SET SESSION wait_timeout = ${STEP_S}`, ...START];
+export const OPEN: readonly string[] = [`SET SESSION wait_timeout = ${STEP_S}`, START];
 const QUIET = `SET SESSION wait_timeout = ${IDLE_S}`;
 export const CLOSE: readonly string[] = [COMMIT, QUIET];
 export const ROLLBACK: string = ["ROLLBACK", QUIET].join(";\n");

@@ -5,39 +5,36 @@
  * tombstones. Steps that nobody contends are one statement each, on rows of state 0 and 1 alone. All others run in a
  * transaction that locks the row first and looks afterwards, so that they see whatever came before.
  *
- * No statement tells what it wrote, as RETURNING does elsewhere: a read in the same transaction does. In an UPDATE the
- * assignments to the left have been made already, so what depends on an old value comes first.
+ * No statement tells what it wrote, as RETURNING does elsewhere: a read in the same transaction does, or the one number
+ * that LAST_INSERT_ID(number) leaves. In an UPDATE the assignments to the left have been made already, so what depends on
+ * an old value comes first.
  */
 import type { Tables } from "./options.ts";
+import { handOver, takeOffer } from "./sql-hand-off.ts";
 import { lookSql } from "./sql-look.ts";
-import { END, MAX, NOW, type Part, type Statements, us } from "./sql-parts.ts";
+import { MAX, NOW, type Part, type Statements, us } from "./sql-parts.ts";
 import { sweepSql } from "./sql-sweep.ts";
 import { writeSql } from "./sql-write.ts";
 
 /** Makes the statements for one database and prefix. */
 export function statements(t: Tables): Statements {
-  return { tables: t, ...soleSql(t), ...listSql(t), ...lookSql(t), ...writeSql(t), ...sweepSql(t) };
+  const handOff = { handOver: handOver(t), takeOffer: takeOffer(t) };
+  const shared = { ...writeSql(t), ...sweepSql(t) };
+  return { tables: t, ...soleSql(t), ...handOff, ...listSql(t), ...lookSql(t), ...shared };
 }
 
 /** The steps on an exclusive lease that nobody contends. */
-function soleSql(
-  t: Tables,
-): Part<"grantIdle" | "granted" | "releaseSole" | "makeRow" | "lockRow" | "floor"> {
+function soleSql(t: Tables): Part<"grantIdle" | "releaseSole" | "makeRow" | "lockRow" | "floor"> {
   return {
-    // args: id, grant, holder, ttl, delay. changes a row when the name is idle.
+    // args: id, grant, holder, ttl, delay. changes a row, and leaves the token, when the name is idle and its last lease
+    // was given back. The token is the one after the previous: nothing else is left to tell.
     grantIdle: {
       name: "grantIdle",
-      text: /* sql */ `UPDATE ${t.locks} SET abandoned = abandoned OR state = 1,
-  previous = NULLIF(first_token + token_count - 1, 0), first_token = GREATEST(first_token + token_count, raised + 1),
-  token_count = 1, state = 1, permits = 1, grant_id = $2, holder = $3, ttl_ms = $4, delay_ms = $5,
-  expires = ${NOW} + ${us("$4")}, since = ${NOW}
-WHERE id = $1 AND (state = 0 OR (state = 1 AND ${END} <= ${NOW}))
-  AND first_token + token_count <= ${MAX} AND raised < ${MAX}`,
-    },
-    // args: id. returns the first token, the previous one, and whether its holder vanished.
-    granted: {
-      name: "granted",
-      text: `SELECT first_token, previous, abandoned FROM ${t.locks} WHERE id = $1`,
+      text: /* sql */ `UPDATE ${t.locks} SET previous = NULLIF(first_token + token_count - 1, 0),
+  first_token = LAST_INSERT_ID(first_token + token_count), token_count = 1, state = 1, permits = 1,
+  grant_id = $2, holder = $3, ttl_ms = $4, delay_ms = $5, expires = ${NOW} + ${us("$4")}, since = ${NOW}
+WHERE id = $1 AND state = 0 AND abandoned = 0 AND raised < first_token + token_count
+  AND first_token + token_count <= ${MAX}`,
     },
     // args: id, grant. changes a row when the grant was held and nobody waits.
     releaseSole: {
@@ -45,7 +42,7 @@ WHERE id = $1 AND (state = 0 OR (state = 1 AND ${END} <= ${NOW}))
       text: /* sql */ `UPDATE ${t.locks} SET state = 0, grant_id = NULL, holder = NULL, abandoned = 0
 WHERE id = $1 AND grant_id = $2 AND state = 1 AND expires > ${NOW}`,
     },
-    // args: id, name. Above the floor, which is kept from rising meanwhile: see the sweep. The row is locked if it is there.
+    // args: id, name. Above the floor, which is kept from rising meanwhile: see the sweep. A row that is there is locked.
     makeRow: {
       name: "makeRow",
       text: /* sql */ `INSERT INTO ${t.locks} (id, name, raised)

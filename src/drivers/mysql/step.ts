@@ -1,9 +1,10 @@
 import { LockStep } from "../sql/lock-step.ts";
 import { inlined } from "../sql/statement.ts";
 import { transaction, unapplied } from "../sql/transaction.ts";
-import { type Connection, rowsOf } from "./connection.ts";
+import { type Connection, effectOf, rowsOf } from "./connection.ts";
 import { encoded } from "./options.ts";
 import { sightOf } from "./sight.ts";
+import type { AtOnce } from "./sql-hand-off.ts";
 import { CLOSE, OPEN, type Statements } from "./sql-parts.ts";
 
 /** A name: by its hash in the tables, and in full. */
@@ -18,12 +19,29 @@ export interface At {
   readonly sql: Statements;
   readonly dueAt: number;
   /** Told of the waiters whose turn has come by a step, once it is committed. */
-  readonly wake: (waiters: LockStep["woken"]) => void;
+  readonly wake: (waiters: readonly Turn[]) => void;
+}
+
+/** Whose turn has come, and where its process is told. */
+export interface Turn {
+  readonly grant: string;
+  readonly channel: string;
 }
 
 /** A statement with its parameters put in. */
 export function put(statement: Statements["look"], ...args: readonly (string | null)[]): string {
   return inlined({ statement, args }, encoded);
+}
+
+/** A step that decides on the server, in one message. What its last statement returned; `undefined` when it did nothing. */
+export async function decided(
+  { connection, dueAt }: At,
+  { statements, decides }: AtOnce,
+  ...args: readonly (string | null)[]
+): Promise<ReturnType<typeof rowsOf> | undefined> {
+  const texts = statements.map((statement) => put(statement, ...args));
+  const results = await connection.atOnce(texts, dueAt);
+  return effectOf(results[decides]).rows === 1 ? rowsOf(results.at(-1)) : undefined;
 }
 
 /**
@@ -39,8 +57,7 @@ export async function inStep<T>(
   const { key, grantId, make } = about;
   const first = [
     ...OPEN,
-    ...(make ? [put(sql.makeRow, key.id, key.name)] : []),
-    put(sql.lockRow, key.id),
+    make ? put(sql.makeRow, key.id, key.name) : put(sql.lockRow, key.id),
     put(sql.look, key.id, grantId),
   ];
   return await transaction(connection, dueAt, async () => {

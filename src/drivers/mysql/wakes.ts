@@ -1,13 +1,13 @@
 import type { Clock, Timer } from "../../core/clock.ts";
 import type { Random } from "../../core/random.ts";
 import { LinkError } from "../sql/link-error.ts";
-import type { LockStep } from "../sql/lock-step.ts";
 import { CONNECT_TIMEOUT_MS } from "../sql/session.ts";
 import type { Sessions } from "../sql/sessions.ts";
 import { type Connection, DATABASE, rowsOf } from "./connection.ts";
 import { numberOf } from "./errors.ts";
 import { encoded, type Tables } from "./options.ts";
 import { NOW } from "./sql-parts.ts";
+import type { Turn } from "./step.ts";
 
 /** How long one statement sleeps, in seconds; it ends at once when somebody rings. */
 const SLEEP_S = 20;
@@ -28,6 +28,8 @@ export interface WakeOptions {
   /** Makes a session that is set up. */
   readonly dial: () => Promise<Connection>;
   readonly onWake: (grantId: string) => void;
+  /** Those of this process who wait for a wake-up. */
+  readonly waiting: ReadonlySet<string>;
   /** It listens, for the first time or again: what was told before is lost. */
   readonly onListening: () => void;
 }
@@ -71,7 +73,7 @@ export class Wakes {
   }
 
   /** Tells the processes of waiters, those of this one at once. What fails is left to their own asking. */
-  ring(waiters: LockStep["woken"]): void {
+  ring(waiters: readonly Turn[]): void {
     const far = waiters.filter(({ channel, grant }) => {
       if (channel !== this.channel) return true;
       this.#options.onWake(grant);
@@ -85,13 +87,9 @@ export class Wakes {
     const { clock, sessions } = this.#options;
     const dueAt = clock.mono() + RING_MS;
     await sessions.use(dueAt, async (connection) => {
-      const [found] = await connection.script(
-        `SELECT id FROM information_schema.processlist WHERE ${channels.map(sleeper).join(" OR ")}`,
-        dueAt,
-      );
-      for (const [id] of rowsOf(found))
-        await connection.script(`KILL QUERY ${Number(id)}`, dueAt).catch((error: unknown) => {
-          // It has woken up by itself, or is another user's.
+      for (const channel of channels)
+        await connection.script(bell(channel), dueAt).catch((error: unknown) => {
+          // It does not sleep, has woken up by itself, or is another user's.
           if (numberOf(error) === undefined) throw error;
         });
     });
@@ -121,20 +119,24 @@ export class Wakes {
 
   /** Sleeps and looks in turn, for as long as the session lasts. Looks first: what was told on the way is not lost. */
   async #sleep(connection: Connection): Promise<void> {
-    const { clock, tables, onWake } = this.#options;
+    const { clock, tables, onWake, waiting } = this.#options;
     const look = `SELECT grant_id FROM ${tables.waiters} WHERE channel = ${encoded(this.channel)} AND offered > ${NOW}`;
     // Offers that were seen already are told once.
-    let seen = new Set<string>();
+    let seen: readonly string[] = [];
     while (connection.open && !this.#closed) {
-      const dueAt = clock.mono() + CONNECT_TIMEOUT_MS;
-      const offers = rowsOf((await connection.script(look, dueAt))[0]).map(([id]) => id ?? "");
-      for (const grantId of offers) if (!seen.has(grantId)) onWake(grantId);
-      seen = new Set(offers);
-      await connection
-        .script(`${SLEEPS}${SLEEP_S}) /* ${this.channel} */`, dueAt + SLEEP_S * 1000)
-        .catch((error: unknown) => {
-          if (numberOf(error) !== INTERRUPTED) throw error;
-        });
+      const found = await rung(connection.script(look, clock.mono() + CONNECT_TIMEOUT_MS));
+      // A bell that was rung twice may end the look.
+      if (found === undefined) continue;
+      const offers = rowsOf(found[0]).map(([id]) => id ?? "");
+      for (const grantId of offers) if (!seen.includes(grantId)) onWake(grantId);
+      seen = offers;
+      const slept = clock.mono();
+      const text = `${SLEEPS}${SLEEP_S}) /* ${this.channel} */`;
+      await rung(connection.script(text, slept + SLEEP_S * 1000 + CONNECT_TIMEOUT_MS));
+      const [only] = waiting;
+      // Whom the bell was for goes without saying: it need not wait for the look.
+      const early = clock.mono() - slept < SLEEP_S * 900;
+      if (early && only !== undefined && waiting.size === 1) onWake(only);
     }
   }
 
@@ -147,9 +149,24 @@ export class Wakes {
   }
 }
 
-/** The session of a channel while its statement sleeps: not one that asks for it. */
-function sleeper(channel: string): string {
-  return `info LIKE ${encoded(`${SLEEPS}%${channel}%`)}`;
+/**
+ * Ends the statement of a channel while it sleeps, and not one that asks for it. Both in one message: nothing else can
+ * begin in that session by the time between two.
+ */
+function bell(channel: string): string {
+  const sleeps = `info LIKE ${encoded(`${SLEEPS}%${channel}%`)}`;
+  return `SET @ringfence_bell = (SELECT id FROM information_schema.processlist WHERE ${sleeps} LIMIT 1);
+KILL QUERY @ringfence_bell`;
+}
+
+/** What a statement came to; `undefined` when the bell ended it. */
+async function rung<T>(statement: Promise<T>): Promise<T | undefined> {
+  try {
+    return await statement;
+  } catch (error) {
+    if (numberOf(error) !== INTERRUPTED) throw error;
+    return undefined;
+  }
 }
 
 function closed(): LinkError {

@@ -1,6 +1,6 @@
 /** Sessions by `mysql2` 3. */
 import { CONNECT_TIMEOUT_MS, KEEPALIVE_MS } from "../sql/session.ts";
-import type { Dialer, Result, Settings, Wire } from "./client.ts";
+import type { Dialer, Effect, Result, Settings, Wire } from "./client.ts";
 
 /** What is used of a connection. */
 interface Connection {
@@ -12,6 +12,12 @@ interface Connection {
   ): unknown;
   on(event: string, listener: (...args: never[]) => void): unknown;
   destroy(): void;
+}
+
+/** What is used of the answer to a statement without rows. */
+interface Header {
+  readonly affectedRows: number;
+  readonly insertId: number | string;
 }
 
 /** One column of one row, before it is made into anything. */
@@ -29,6 +35,8 @@ const SAFE = {
   enableKeepAlive: true,
   keepAliveInitialDelay: KEEPALIVE_MS,
   multipleStatements: true,
+  supportBigNumbers: true,
+  bigNumberStrings: true,
   flags: ["FOUND_ROWS"],
   connectAttributes: { program_name: "ringfence" },
 } as const;
@@ -69,10 +77,13 @@ class MysqlWire implements Wire {
 function resultsOf(results: unknown, fields: unknown): readonly Result[] {
   const several = Array.isArray(results) && Array.isArray(fields) && fields.every(isListOrNone);
   return (several ? (results as unknown[]) : [results]).map((result) =>
-    Array.isArray(result)
-      ? (result as Exclude<Result, number>)
-      : (result as { readonly affectedRows: number }).affectedRows,
+    Array.isArray(result) ? (result as Exclude<Result, Effect>) : effectOf(result as Header),
   );
+}
+
+/** A number is one of JavaScript's where that is exact, and text elsewhere. */
+function effectOf({ affectedRows, insertId }: Header): Effect {
+  return { rows: affectedRows, left: String(insertId) };
 }
 
 function isListOrNone(fields: unknown): boolean {

@@ -36,6 +36,7 @@ import {
 } from "../../core/driver.ts";
 import { encodeName } from "../../core/lock-name.ts";
 import { listensSoon, polling } from "../sql/deaf.ts";
+import { Places } from "../sql/places.ts";
 import { CONNECT_TIMEOUT_MS } from "../sql/session.ts";
 import { Sessions } from "../sql/sessions.ts";
 import { Sweeper } from "../sql/sweeper.ts";
@@ -43,7 +44,7 @@ import { type Asking, attempt, exchange } from "./acquire.ts";
 import { type Dialer, dialerOf, type PostgresClient } from "./client.ts";
 import { type Connection, DATABASE, dial } from "./connection.ts";
 import { asPostgresError } from "./errors.ts";
-import { type Giving, type Place, releaseAll, renewAll, revoke } from "./give-back.ts";
+import { type Giving, releaseAll, renewAll, revoke } from "./give-back.ts";
 import { isDirect } from "./greeting.ts";
 import { tableGuarantees } from "./guarantees.ts";
 import { type Checked, checkOptions, type PostgresDriverOptions } from "./options.ts";
@@ -63,9 +64,6 @@ export interface PostgresCapabilities extends Capabilities {
   readonly clock: "server-wall";
   readonly modes: Mode;
 }
-
-/** How many leases that came out of a queue are known as such: a release of any other may take a message more. */
-const FROM_QUEUE_MAX = 1000;
 
 /**
  * A driver that keeps leases in tables, with the settings of a client of `pg` or `postgres` (postgres.js). It opens
@@ -125,12 +123,7 @@ class PostgresBackend implements Backend {
   readonly #sessions: Sessions<Connection>;
   readonly #wakes: Wakes;
   readonly #sweeper: Sweeper<Connection>;
-  /** Entries of this process in the queues: all are told to ask again when notifications may have been lost. */
-  readonly #queued = new Set<string>();
-  /** Those of them that were told to ask, and have not asked since. */
-  readonly #woken = new Set<string>();
-  /** Leases that came out of a queue: of the last ones, since a lost lease is never given back. */
-  readonly #fromQueue = new Set<string>();
+  readonly #places = new Places();
   #pooled = false;
   #closed = false;
 
@@ -161,11 +154,11 @@ class PostgresBackend implements Backend {
       greet: async (connection, dueAt) => this.#greet(connection, dueAt),
       onMessage: (grantId) => {
         if (this.#closed) return;
-        if (this.#queued.has(grantId)) this.#woken.add(grantId);
+        this.#places.wake(grantId);
         context.notify({ kind: "wake", grantId });
       },
       onListening: () => {
-        for (const grantId of this.#queued) context.notify({ kind: "wake", grantId });
+        for (const grantId of this.#places.queued) context.notify({ kind: "wake", grantId });
       },
     });
   }
@@ -184,7 +177,7 @@ class PostgresBackend implements Backend {
     const listens = this.#wakes.listening;
     const begun = listens || ask.join === "no" ? undefined : this.#wakes.start();
     const use = async (asked: Ask): ReturnType<typeof attempt> => {
-      const woken = this.#woken.delete(ask.grantId);
+      const woken = this.#places.asks(ask.grantId);
       return await this.#use(dueAt, async (connection) =>
         attempt({ ...this.#asking(connection, ask.name, dueAt), woken }, asked),
       );
@@ -200,13 +193,8 @@ class PostgresBackend implements Backend {
         answer = await use({ ...ask, join });
       }
     }
-    if (answer.kind !== "busy" || !answer.queued) {
-      this.#queued.delete(ask.grantId);
-      if (answer.kind === "granted" && join === "kept") this.#rememberQueue(ask.grantId);
-      return answer;
-    }
-    this.#queued.add(ask.grantId);
-    if (this.#wakes.listening) return answer;
+    this.#places.answered(ask, join, answer);
+    if (answer.kind !== "busy" || !answer.queued || this.#wakes.listening) return answer;
     return polling(answer);
   }
 
@@ -221,12 +209,7 @@ class PostgresBackend implements Backend {
 
   async release(grants: readonly GrantRef[], io: Io): Promise<readonly Release[]> {
     const dueAt = this.#dueAt(io);
-    const placeOf = (grantId: string): Place => {
-      this.#woken.delete(grantId);
-      if (this.#queued.delete(grantId)) return "waits";
-      return this.#fromQueue.delete(grantId) ? "came" : undefined;
-    };
-    const places = new Map(grants.map(({ grantId }) => [grantId, placeOf(grantId)]));
+    const places = new Map(grants.map(({ grantId }) => [grantId, this.#places.leave(grantId)]));
     const releases = await this.#use(dueAt, async (connection) =>
       releaseAll(this.#giving(connection, dueAt), grants, (grantId) => places.get(grantId)),
     );
@@ -296,14 +279,6 @@ class PostgresBackend implements Backend {
   #asking(connection: Connection, name: string, dueAt: number): Asking {
     const key = this.#keyOf(name);
     return { connection, sql: this.#sql, key, dueAt, channel: this.#channel, woken: false };
-  }
-
-  #rememberQueue(grantId: string): void {
-    this.#fromQueue.add(grantId);
-    for (const oldest of this.#fromQueue) {
-      if (this.#fromQueue.size <= FROM_QUEUE_MAX) break;
-      this.#fromQueue.delete(oldest);
-    }
   }
 
   #giving(connection: Connection, dueAt: number): Giving {

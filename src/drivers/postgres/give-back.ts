@@ -1,5 +1,6 @@
 import type { GrantRef, Release, Renewal } from "../../core/driver.ts";
 import { ms, OFFER_MS } from "../sql/lock-step.ts";
+import type { Place } from "../sql/places.ts";
 import { reasonOf, releaseIn, revokeIn } from "../sql/steps.ts";
 import type { Connection } from "./connection.ts";
 import { asPostgresError } from "./errors.ts";
@@ -68,9 +69,6 @@ function listed(at: Giving, wanted: readonly Numbered[]): string {
     wanted.map(({ ref }) => [at.keyOf(ref.name), ref.grantId, ms(ref.ttlMs), ms(ref.lockDelayMs)]),
   );
 }
-
-/** What a process knows of a grant id: it still queues, or it has a lease that came out of a queue. */
-export type Place = "waits" | "came" | undefined;
 
 /**
  * Gives back leases and queued entries: at once where nobody waits, else each in a transaction. Behind a lease that came

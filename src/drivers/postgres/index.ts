@@ -4,15 +4,18 @@ export { type PostgresCapabilities, postgresDriver } from "./driver.ts";
 export type { AdvisoryOptions, PostgresDriverOptions } from "./options.ts";
 export { postgresSchema } from "./schema.ts";
 export {
-  type DrizzleTransaction,
-  type KyselyTransaction,
   LockNotAvailableError,
-  type PgTransaction,
-  type PostgresJsTransaction,
   type RowOf,
   tryRowLock,
-  type UserTransaction,
   withAdvisoryXact,
   withRowLock,
   type XactOptions,
 } from "./transaction.ts";
+export type {
+  DrizzleTransaction,
+  KyselyTransaction,
+  PgTransaction,
+  PostgresJsTransaction,
+  PrismaTransaction,
+  UserTransaction,
+} from "./transaction-clients.ts";

@@ -4,41 +4,10 @@
  * way: a release before the commit, which would let the next one in before our work shows, cannot be asked for.
  */
 import { createHash } from "node:crypto";
-import { InvalidArgumentError, UnsupportedError } from "../../core/errors.ts";
+import { InvalidArgumentError } from "../../core/errors.ts";
 import { encodeName } from "../../core/lock-name.ts";
-import { sqlState } from "./errors.ts";
 import { quoted } from "./options.ts";
-
-/** A transaction that was begun: of `pg`, `postgres` (postgres.js), Kysely or Drizzle. */
-export type UserTransaction =
-  | PgTransaction
-  | PostgresJsTransaction
-  | KyselyTransaction
-  | DrizzleTransaction;
-
-/** A `Client` of `pg`, or what `pool.connect()` gives. Never the pool itself, whose statements go to any session. */
-export interface PgTransaction {
-  query(text: string, values: unknown[]): Promise<{ readonly rows: readonly unknown[] }>;
-}
-
-/** What `sql.begin` calls its function with. */
-export interface PostgresJsTransaction {
-  unsafe(text: string, args: never[]): PromiseLike<readonly unknown[]>;
-  savepoint(...args: never[]): unknown;
-}
-
-/** What `db.transaction().execute` calls its function with. */
-export interface KyselyTransaction {
-  readonly isTransaction: boolean;
-  executeQuery(query: never): Promise<{ readonly rows: readonly unknown[] }>;
-}
-
-/** What `db.transaction` of Drizzle calls its function with, over `pg` or `postgres`. */
-export interface DrizzleTransaction {
-  execute(query: never): PromiseLike<unknown>;
-  transaction(body: never): Promise<unknown>;
-  rollback(): never;
-}
+import { queryOf, saidOf, type UserTransaction, within } from "./transaction-clients.ts";
 
 /** How an advisory lock of a transaction is taken. */
 export interface XactOptions {
@@ -63,8 +32,6 @@ export class LockNotAvailableError extends Error {
   override readonly name: string = "LockNotAvailableError";
   readonly code = "ERR_LOCK_NOT_AVAILABLE" as const;
 }
-
-type Query = (text: string, values: readonly unknown[]) => Promise<readonly unknown[]>;
 
 /**
  * Runs `body` while the transaction has the advisory lock of a name, and leaves it locked until the transaction ends. The
@@ -135,40 +102,8 @@ export async function tryRowLock(
     const [found] = await within(transaction, query, `${text} FOR UPDATE NOWAIT`, values);
     return found as Record<string, unknown> | undefined;
   } catch (error) {
-    // Drizzle wraps what the server said.
-    const said = sqlState(error) ?? sqlState((error as { readonly cause?: unknown }).cause);
-    if (said !== "55P03") throw error;
+    if (saidOf(error) !== "55P03") throw error;
     return "busy";
-  }
-}
-
-/** One statement in a savepoint: if it fails, the transaction can go on. */
-async function within(
-  transaction: UserTransaction,
-  query: Query,
-  text: string,
-  values: readonly unknown[],
-): Promise<readonly unknown[]> {
-  if ("execute" in transaction) {
-    const run = async (inner: DrizzleTransaction): Promise<readonly unknown[]> =>
-      executed(inner, text, values);
-    return (await transaction.transaction(run as never)) as readonly unknown[];
-  }
-  // This library fails the whole transaction for a statement that failed outside a savepoint of its own making.
-  if ("savepoint" in transaction) {
-    const run = async (inner: PostgresJsTransaction): Promise<readonly unknown[]> =>
-      inner.unsafe(text, values as never[]);
-    return (await transaction.savepoint(run as never)) as readonly unknown[];
-  }
-  await query("SAVEPOINT ringfence_try", []);
-  try {
-    const rows = await query(text, values);
-    await query("RELEASE SAVEPOINT ringfence_try", []);
-    return rows;
-  } catch (error) {
-    await query("ROLLBACK TO SAVEPOINT ringfence_try", []);
-    await query("RELEASE SAVEPOINT ringfence_try", []);
-    throw error;
   }
 }
 
@@ -192,84 +127,4 @@ function selecting({ table, where }: RowOf): { text: string; values: readonly un
   const terms = columns.map(([column], i) => `${quoted(column)} = $${i + 1}`);
   const values = columns.map(([, value]) => (typeof value === "bigint" ? String(value) : value));
   return { text: `SELECT * FROM ${from} WHERE ${terms.join(" AND ")}`, values };
-}
-
-/** A lock is taken at once, but an older snapshot goes on reading what was there before the last holder committed. */
-async function refuseOldSnapshot(query: Query): Promise<void> {
-  const [row] = await query("SELECT current_setting('transaction_isolation') AS level", []);
-  const { level } = row as { readonly level: string };
-  if (level !== "read committed")
-    throw new UnsupportedError(
-      `Expected a READ COMMITTED transaction, this one is ${level.toUpperCase()}: under the lock it would read what was there before the last holder committed.`,
-    );
-}
-
-/** How statements get into the transaction, which is one and has the right level. */
-async function queryOf(transaction: UserTransaction): Promise<Query> {
-  const query = sendingTo(transaction);
-  if ("execute" in transaction || "totalCount" in transaction || !("query" in transaction)) {
-    await refuseOldSnapshot(query);
-    return query;
-  }
-  try {
-    // Only a transaction block has savepoints. Outside one the lock would be gone with the statement that took it.
-    await query("SAVEPOINT ringfence_check", []);
-    await query("RELEASE SAVEPOINT ringfence_check", []);
-  } catch (error) {
-    if (sqlState(error) !== "25P01") throw error;
-    throw noTransaction("send BEGIN on this client first");
-  }
-  await refuseOldSnapshot(query);
-  return query;
-}
-
-function sendingTo(transaction: UserTransaction): Query {
-  if ("unsafe" in transaction) {
-    if (!("savepoint" in transaction)) throw noTransaction("the `sql` that `sql.begin` gives");
-    return async (text, values) => await transaction.unsafe(text, values as never[]);
-  }
-  if ("executeQuery" in transaction) {
-    if (!transaction.isTransaction)
-      throw noTransaction("the transaction that `db.transaction().execute` gives");
-    return async (text, values) => {
-      // What Kysely's own `CompiledQuery.raw` makes.
-      const query = {
-        sql: text,
-        query: { kind: "RawNode", sqlFragments: [text], parameters: [] },
-        parameters: values,
-        queryId: { queryId: "ringfence" },
-      };
-      return (await transaction.executeQuery(query as never)).rows;
-    };
-  }
-  if ("execute" in transaction) {
-    if (!("rollback" in transaction))
-      throw noTransaction("the transaction that `db.transaction` gives");
-    return async (text, values) => await executed(transaction, text, values);
-  }
-  if ("query" in transaction) {
-    if ("totalCount" in transaction)
-      throw noTransaction("the client of `pool.connect()` that has begun one, not the pool");
-    const client = transaction;
-    return async (text, values) => (await client.query(text, [...values])).rows;
-  }
-  throw noTransaction("a client of `pg`, or a transaction of `postgres`, Kysely or Drizzle");
-}
-
-/** One statement of Drizzle's, as its own `sql` would say it; its answer is what the client under it gives. */
-async function executed(
-  transaction: DrizzleTransaction,
-  text: string,
-  values: readonly unknown[],
-): Promise<readonly unknown[]> {
-  const built = { sql: text, params: values };
-  const query = { getSQL: () => ({ toQuery: () => built }) };
-  const answer = (await transaction.execute(query as never)) as
-    | readonly unknown[]
-    | { readonly rows: readonly unknown[] };
-  return "rows" in answer ? answer.rows : answer;
-}
-
-function noTransaction(expected: string): InvalidArgumentError {
-  return new InvalidArgumentError(`Expected a transaction: ${expected}.`);
 }

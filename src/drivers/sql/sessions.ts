@@ -5,6 +5,9 @@ import { CONNECT_TIMEOUT_MS, type Session } from "./session.ts";
 /** What a new session is told and asked before it is used. */
 export type Greeting<S extends Session> = (session: S, dueAt: number) => Promise<void>;
 
+/** How long no further session is tried for once one was refused while there are others, in milliseconds. */
+const ENOUGH_MS = 1000;
+
 /** Somebody who waits for a session. */
 interface Waiting<S> {
   readonly take: (connection: S) => void;
@@ -13,7 +16,7 @@ interface Waiting<S> {
 
 /**
  * A few sessions of our own, made when they are needed: one step has one to itself. Renewals go first, since a lease
- * hangs on each.
+ * hangs on each. Where the server has no room for another, those that there are have to do.
  */
 export class Sessions<S extends Session> {
   readonly #database: string;
@@ -26,6 +29,8 @@ export class Sessions<S extends Session> {
   readonly #urgent: Waiting<S>[] = [];
   readonly #waiting: Waiting<S>[] = [];
   #making = 0;
+  /** Before this moment those that there are have to do, and why. */
+  #enough = { until: Number.NEGATIVE_INFINITY, because: "" };
   #closed = false;
 
   constructor(parts: {
@@ -80,7 +85,9 @@ export class Sessions<S extends Session> {
       const queue = urgent ? this.#urgent : this.#waiting;
       const timer = this.#clock.timer(Math.max(0, dueAt - this.#clock.mono()), () => {
         queue.splice(queue.indexOf(waiting), 1);
-        const text = `no session with ${this.#database} was to be had in time`;
+        const { until, because } = this.#enough;
+        const why = this.#clock.mono() < until ? `, and there is no other: ${because}` : "";
+        const text = `no session with ${this.#database} was to be had in time${why}`;
         reject(new LinkError(text, { sent: false, late: true }));
       });
       const waiting: Waiting<S> = {
@@ -99,6 +106,7 @@ export class Sessions<S extends Session> {
   }
 
   #grow(): void {
+    if (this.#all.size > 0 && this.#clock.mono() < this.#enough.until) return;
     const wanted = this.#urgent.length + this.#waiting.length;
     if (wanted > this.#making && this.#all.size + this.#making < this.#max) void this.#make();
   }
@@ -125,6 +133,12 @@ export class Sessions<S extends Session> {
       this.#give(connection);
     } catch (error) {
       this.#making -= 1;
+      // The others will be given back, and whoever waits has time until its step is due.
+      if (this.#all.size > 0) {
+        const because = error instanceof Error ? error.message : "";
+        this.#enough = { until: this.#clock.mono() + ENOUGH_MS, because };
+        return;
+      }
       this.#next()?.fail(notSent(error) as Error);
       this.#grow();
     }
