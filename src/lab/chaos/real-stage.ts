@@ -2,15 +2,17 @@ import { systemClock } from "../../runtime/system-clock.ts";
 import type { LockTerms } from "../clients/client.ts";
 import type { Hold, Order, Play, PlayClient, PlayHeld, PlayMessage } from "../scenarios/play.ts";
 import type { Arm, ArmName, Scenario } from "../scenarios/scenario.ts";
+import type { Update } from "../workloads/ledger.ts";
 import type { ClientChild } from "./client-process.ts";
 import type { Journal } from "./journal.ts";
 import type { HeldFacts, Task } from "./messages.ts";
 import { keyOn, Observer, recordOn } from "./observer.ts";
+import type { How } from "./parts.ts";
 import { type Props, setUp } from "./props.ts";
 import type { Gate, Proxy } from "./proxy.ts";
 import { call, info } from "./redis-client.ts";
 
-/** Which store Ringfence's arm uses. */
+/** Which store Ringfence's arm uses, where a scenario is not about one. */
 export type RealStore = "redis" | "sqlite";
 
 /** The lock of most scenarios. */
@@ -67,24 +69,23 @@ export class RealStage implements Play {
   readonly #unlost = new Set<string>();
   readonly #closers: (() => Promise<void>)[] = [];
   readonly #startedAt: number;
-  readonly #url: (port: number) => string;
   #observer: Observer | undefined;
+  #closed = false;
 
   private constructor(armName: ArmName, props: Props) {
     this.armName = armName;
     this.#props = props;
     this.#journal = props.journal;
-    this.ours = props.store !== null;
-    this.#url = props.url;
+    this.ours = props.lock.url !== null;
     this.#startedAt = systemClock.mono();
+    for (const child of props.clients.values())
+      child.onStop = (ms) => {
+        this.pauseFor(child.name, ms);
+      };
   }
 
-  /** Starts everything that an arm needs. @throws BackendConfigError where there is no redis-server */
-  static async open(
-    scenario: Scenario,
-    armName: ArmName,
-    how: { readonly folder: string; readonly store: RealStore; readonly shim: string | undefined },
-  ): Promise<RealStage> {
+  /** Starts everything that an arm needs. @throws BackendConfigError where there is no such server */
+  static async open(scenario: Scenario, armName: ArmName, how: How): Promise<RealStage> {
     const stage = new RealStage(armName, await setUp(scenario, armName, how));
     const { property } = scenario;
     if (property === "P6" || property === "P14") stage.#observe(scenario.arms[armName]);
@@ -92,7 +93,8 @@ export class RealStage implements Play {
   }
 
   get servers(): readonly string[] {
-    return this.#props.redis.length === 0 ? ["S"] : this.#props.redis.map(({ name }) => name);
+    const { targets } = this.#props.lock;
+    return targets.length === 0 ? ["S"] : targets.map(({ name }) => name);
   }
 
   get server(): string {
@@ -112,6 +114,11 @@ export class RealStage implements Play {
   get vacuous(): string | null {
     const [what] = this.#unlost;
     return what === undefined ? null : `no message was lost, ${what}`;
+  }
+
+  /** What of the scenario is played in another way here than it could be. */
+  get notes(): readonly string[] {
+    return this.#props.lock.postgres?.notes ?? [];
   }
 
   /** Files with the events of this run. */
@@ -184,6 +191,10 @@ export class RealStage implements Play {
     await child.do({ do: "byHand", res, from });
   }
 
+  async update(name: string, held: PlayHeld, how: Update): Promise<boolean> {
+    return (await this.#with(name, held, (id) => ({ do: "update", held: id, how }))) === true;
+  }
+
   async order(name: string, held: PlayHeld, business: string, { key, body }: Order): Promise<void> {
     await this.#with(name, held, (id) => ({ do: "order", held: id, business, key, body }));
   }
@@ -214,6 +225,7 @@ export class RealStage implements Play {
     this.#journal.world("fault.pause", name);
     child.stop();
     void this.after(ms).then(() => {
+      if (this.#closed) return;
       this.#journal.world("fault.resume", name);
       child.continue();
     });
@@ -255,6 +267,10 @@ export class RealStage implements Play {
 
   cut(a: string, b: string, oneWay = false): void {
     this.#journal.world("fault.net", "world", `${a} ${oneWay ? "→" : "↔"} ${b} cut`);
+    if (this.#props.away.has(a)) {
+      this.#props.lock.postgres?.hosts?.unplug();
+      return;
+    }
     this.#way(a, b).gate.cut = true;
     if (!oneWay) this.#way(b, a).gate.cut = true;
   }
@@ -270,16 +286,18 @@ export class RealStage implements Play {
     );
   }
 
-  /** What is left is what a server without persistence has: nothing. */
+  /** What is left: nothing of a Redis without persistence, and of a PostgreSQL what it has written to its log. */
   async restartServer(name: string): Promise<void> {
-    const server = this.#props.redis.find((each) => each.name === name);
+    const { redis, postgres } = this.#props.lock;
     this.#journal.world("fault.kill", name);
+    const server = postgres?.server ?? redis.find((each) => each.name === name);
     await server?.kill();
     await server?.start();
   }
 
   async failOver(): Promise<void> {
-    const { redis, ways } = this.#props;
+    const { ways, lock } = this.#props;
+    const { redis } = lock;
     const [primary, replica] = redis;
     if (primary === undefined) throw new Error("A file does not fail over.");
     this.#journal.world("fault.kill", primary.name);
@@ -302,7 +320,7 @@ export class RealStage implements Play {
   }
 
   async fillMemory(): Promise<void> {
-    const [server] = this.#props.redis;
+    const [server] = this.#props.lock.redis;
     if (server === undefined) throw new Error("A file has no memory limit.");
     this.#journal.world("fault.net", "world", `${server.name} is out of memory`);
     const used = /^used_memory:(\d+)/m.exec(await info(server.port, "memory"));
@@ -330,6 +348,7 @@ export class RealStage implements Play {
 
   /** Ends every process and server that was started. */
   async close(): Promise<void> {
+    this.#closed = true;
     await this.#observer?.close();
     for (const close of this.#closers) await close();
     await this.#props.close();
@@ -359,13 +378,13 @@ export class RealStage implements Play {
 
   #observe({ lock }: Arm): void {
     if (lock.kind === "redlock" || lock.kind === "quorum") return;
-    const look = this.#look(this.#props.redis[0]?.port ?? 0);
+    const look = this.#look(this.#props.lock.redis[0]?.port ?? 0);
     this.#observer = new Observer(LOCK, this.#journal, look);
   }
 
   #look(port: number): ReturnType<typeof keyOn> {
     if (!this.ours) return keyOn(port, LOCK);
-    const record = recordOn(this.#url(port), LOCK);
+    const record = recordOn(this.#props.lock.lookAt(port), LOCK);
     this.#closers.push(async () => record.close());
     return record.look;
   }

@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { chmodSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { InvalidArgumentError } from "../../core/errors.ts";
@@ -8,6 +8,8 @@ import { type Ev, History } from "../history.ts";
 import { readEvent, readObject } from "../ndjson.ts";
 import { type ArmResult, judge, type ScenarioResult, scenarioResult } from "../run.ts";
 import { ARMS, type ArmName, type Scenario } from "../scenarios/scenario.ts";
+import type { How } from "./parts.ts";
+import { PostgresServers } from "./postgres-arm.ts";
 import { RealStage, type RealStore } from "./real-stage.ts";
 import { canMoveWallClocks, compileShim } from "./wall-clock.ts";
 
@@ -35,7 +37,7 @@ export function whyNotReal({ id, real }: Scenario, store: RealStore = "redis"): 
 
 /**
  * Runs scenarios with real servers, real processes and real time, the arms of each side by side.
- * @throws InvalidArgumentError for one that cannot run so here; BackendConfigError where there is no redis-server
+ * @throws InvalidArgumentError for one that cannot run so here; BackendConfigError where there is no such server
  */
 export async function runReal(
   scenarios: readonly Scenario[],
@@ -46,6 +48,9 @@ export async function runReal(
     if (why !== null) throw new InvalidArgumentError(`Expected a scenario for --real: ${why}.`);
   }
   const folder = mkdtempSync(join(tmpdir(), "ringfence-lab-"));
+  // Servers that refuse root have folders of their own in it.
+  chmodSync(folder, 0o711);
+  const postgres = new PostgresServers(folder);
   try {
     const moves = scenarios.some(({ real }) => real?.clock === true);
     const shim = moves ? compileShim(folder) : undefined;
@@ -55,7 +60,7 @@ export async function runReal(
       for (let next = left.shift(); next !== undefined; next = left.shift()) {
         const [index, scenario] = next;
         const arms = await Promise.all(
-          ARMS.map(async (arm) => playReal(scenario, arm, { folder, store, shim })),
+          ARMS.map(async (arm) => playReal(scenario, arm, { folder, store, shim, postgres })),
         );
         const result = scenarioResult(scenario, arms);
         results[index] = result;
@@ -65,15 +70,12 @@ export async function runReal(
     await Promise.all(Array.from({ length: SIDE_BY_SIDE }, lane));
     return results;
   } finally {
+    await postgres.close();
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
-async function playReal(
-  scenario: Scenario,
-  arm: ArmName,
-  how: { readonly folder: string; readonly store: RealStore; readonly shim: string | undefined },
-): Promise<ArmResult> {
+async function playReal(scenario: Scenario, arm: ArmName, how: How): Promise<ArmResult> {
   const folder = mkdtempSync(join(how.folder, `${scenario.id}-${arm}-`));
   const stage = await RealStage.open(scenario, arm, { ...how, folder });
   let failure: string | null;
@@ -90,7 +92,7 @@ async function playReal(
       ? judged
       : { ...judged, verdict: "unknown", reasons: [...judged.reasons, failure] };
   const asExpected = (verdict.verdict !== false) === scenario.arms[arm].holds;
-  return { arm, verdict, history, seed: 0, runs: 1, hash: 0, asExpected };
+  return { arm, verdict, history, seed: 0, runs: 1, hash: 0, asExpected, notes: stage.notes };
 }
 
 /**

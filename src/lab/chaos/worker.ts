@@ -7,11 +7,15 @@ import { systemRandom } from "../../runtime/system-random.ts";
 import type { Held, LockClient, LockTerms } from "../clients/client.ts";
 import { CoreClient, type HostProcess, type LabCapabilities } from "../clients/core-client.ts";
 import { NaiveClient } from "../clients/naive-client.ts";
+import { PlainClient } from "../clients/plain-client.ts";
 import { RedlockClient } from "../clients/redlock-client.ts";
 import { SCENARIOS } from "../scenarios/index.ts";
+import { PLAIN } from "../servers/postgres-plain.ts";
 import type { Tamper } from "../servers/table.ts";
+import { Ledger, type Update } from "../workloads/ledger.ts";
 import { Journal } from "./journal.ts";
-import type { HeldFacts, Numbered, Said, Task, WorkerSetup } from "./messages.ts";
+import type { HeldFacts, Said, Task, Told, WorkerSetup } from "./messages.ts";
+import { RealLedger, realDialer } from "./real-ledger.ts";
 import { RealRedis } from "./redis-client.ts";
 import { RemoteResource } from "./remote-resource.ts";
 
@@ -30,6 +34,8 @@ const me: HostProcess = {
 };
 const resource = new RemoteResource(me, journal, setup);
 const leases: Held[] = [];
+/** What goes on when the supervisor says so, by the number of the task that it is in. */
+const stopped = new Map<number, () => void>();
 const releases: (() => Promise<unknown>)[] = [];
 
 function clientOf(): LockClient {
@@ -41,10 +47,17 @@ function clientOf(): LockClient {
     const tamper = lock.kind === "core" ? lock.tamper : undefined;
     return new LazyCore(setup.store, tamper);
   }
+  if (lock.kind === "postgres" && lock.habits !== undefined)
+    return new PlainClient(journal, me, realDialer(databaseUrl()), lock.habits);
   if (lock.kind === "redlock") return new RedlockClient(journal, me, servers, lock.habits);
   const [primary] = servers;
   if (lock.kind !== "redis" || primary === undefined) throw new Error("no Redis");
   return new NaiveClient(journal, me, () => primary, lock.habits);
+}
+
+function databaseUrl(): string {
+  if (setup.database === null) throw new Error("no PostgreSQL");
+  return setup.database;
 }
 
 /** The production manager over the store of a URL. */
@@ -91,6 +104,7 @@ const client = clientOf();
 
 /** What is loaded and connected at the first use is there before the scenario begins. */
 async function warmUp(): Promise<unknown> {
+  if (client instanceof PlainClient) return await client.run(PLAIN.pid).catch(() => null);
   if (!(client instanceof LazyCore)) return null;
   // On a machine that is too busy for it the scenario itself will say so.
   return await (await client.core()).manager.inspect("warm-up").catch(() => null);
@@ -129,7 +143,18 @@ async function revoke(lock: string): Promise<void> {
   else await new RealRedis(setup.redis[0] ?? 0).call(me, ["DEL", lock]);
 }
 
-async function perform(task: Task): Promise<unknown> {
+/** One update of data in a PostgreSQL, in the task of a number. */
+async function update(n: number, held: number, how: Update): Promise<boolean> {
+  const stop = async (stopMs: number): Promise<void> =>
+    new Promise((resolve) => {
+      stopped.set(n, resolve);
+      say({ n, stopMs });
+    });
+  const ledger = new Ledger(journal, new RealLedger(databaseUrl(), stop));
+  return await ledger.update(me, lease(held), how);
+}
+
+async function perform(task: Task, n: number): Promise<unknown> {
   switch (task.do) {
     case "acquire": {
       const held = await client.acquire(task.lock, task.terms);
@@ -169,6 +194,8 @@ async function perform(task: Task): Promise<unknown> {
       return await resource.read(lease(task.held), task.res);
     case "write":
       return await resource.write(lease(task.held), task.res, task.from);
+    case "update":
+      return await update(n, task.held, task.how);
     case "byHand":
       return await resource.byHand(task.res, task.from);
     case "order":
@@ -181,9 +208,14 @@ function say(said: Said): void {
   process.send?.(said);
 }
 
-process.on("message", (message: Numbered) => {
+process.on("message", (message: Told) => {
   const { n } = message;
-  perform(message).then(
+  if (message.do === "go on") {
+    stopped.get(n)?.();
+    stopped.delete(n);
+    return;
+  }
+  perform(message, n).then(
     (result) => {
       say({ n, result: result ?? null });
     },

@@ -80,6 +80,11 @@ interface RealTerms {
   readonly file?: boolean;
   /** Whether it moves the wall clock of a process or a server. */
   readonly clock?: boolean;
+  /**
+   * Clients that are on a host of their own, where network namespaces can be made: cut off from the lock's server they are
+   * gone without a word. They reach nothing but that server.
+   */
+  readonly away?: readonly string[];
   /** What Ringfence is told of its Redis, as in a URL: `replicas=1`. */
   readonly query?: string;
 }
