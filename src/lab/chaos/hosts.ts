@@ -1,7 +1,7 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { readlinkSync } from "node:fs";
 import { systemClock } from "../../runtime/system-clock.ts";
-import { type Program, pause, type ServerUser, START_MS } from "./server-process.ts";
+import { type Program, pause, run, type ServerUser, START_MS } from "./server-process.ts";
 
 /** Addresses that are nobody's anywhere: they are kept for examples. */
 const SERVER = "192.0.2.1";
@@ -36,7 +36,7 @@ export class Hosts {
     const hosts = new Hosts(holders);
     try {
       await Promise.all(holders.map(isApart));
-      hosts.#wire(holders);
+      await hosts.#wire(holders);
       return hosts;
     } catch (error) {
       await hosts.close();
@@ -46,7 +46,12 @@ export class Hosts {
 
   /** Pulls the wire: what either sends from now on is lost, and nobody is told. */
   unplug(): void {
-    run(this.client, ["ip", "link", "set", "wire", "down"]);
+    const { name, args } = this.client.within({
+      name: "ip",
+      args: ["link", "set", "wire", "down"],
+    });
+    // Whoever is killed after this must have no time to say so.
+    execFileSync(name, args, { stdio: "pipe" });
   }
 
   async close(): Promise<void> {
@@ -60,12 +65,12 @@ export class Hosts {
     );
   }
 
-  #wire([, client]: readonly [ChildProcess, ChildProcess]): void {
+  async #wire([, client]: readonly [ChildProcess, ChildProcess]): Promise<void> {
     const peer = ["peer", "name", "wire", "netns", String(client.pid)];
-    run(this.server, ["ip", "link", "add", "wire", "type", "veth", ...peer]);
+    await runOn(this.server, ["ip", "link", "add", "wire", "type", "veth", ...peer]);
     for (const host of [this.server, this.client]) {
-      run(host, ["ip", "address", "add", `${host.address}/30`, "dev", "wire"]);
-      run(host, ["ip", "link", "set", "wire", "up"]);
+      await runOn(host, ["ip", "address", "add", `${host.address}/30`, "dev", "wire"]);
+      await runOn(host, ["ip", "link", "set", "wire", "up"]);
     }
   }
 }
@@ -112,15 +117,15 @@ function hostOf({ pid }: ChildProcess, address: string): Host {
   };
 }
 
-function run(host: Host, [name = "", ...args]: readonly string[]): void {
+async function runOn(host: Host, [name = "", ...args]: readonly string[]): Promise<void> {
   const program = host.within({ name, args });
-  execFileSync(program.name, program.args, { stdio: "pipe" });
+  await run(program.name, program.args);
 }
 
 /** The first line of what a program said, or of the error. */
 function complaintOf(error: unknown): string {
-  const { stderr, message } = error as { readonly stderr?: Buffer; readonly message: string };
-  const said = stderr?.toString().trim() ?? "";
+  const { stderr, message } = error as { readonly stderr?: string; readonly message: string };
+  const said = stderr?.trim() ?? "";
   const [line = ""] = (said === "" ? message : said).split("\n");
   return line;
 }

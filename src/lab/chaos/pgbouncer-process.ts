@@ -22,7 +22,7 @@ export class PgBouncerProcess {
     database: string,
     { folder, size }: { readonly folder: string; readonly size: number },
   ): Promise<PgBouncerProcess> {
-    const user = serverUser("postgres", ADVICE);
+    const user = await serverUser("postgres", ADVICE);
     const port = await freePort();
     const file = join(folder, "pgbouncer.ini");
     const lines = [
@@ -38,7 +38,7 @@ export class PgBouncerProcess {
     ];
     mkdirSync(folder, { recursive: true });
     writeFileSync(file, `${lines.join("\n")}\n`);
-    giveTo(folder, user);
+    await giveTo(folder, user);
     const name = existsSync(DEBIAN) ? DEBIAN : "pgbouncer";
     const bouncer = new PgBouncerProcess(
       port,

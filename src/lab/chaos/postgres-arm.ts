@@ -21,11 +21,17 @@ export class PostgresServers {
   /** One that any user may pass through: the servers run as another one. */
   readonly folder: string;
   readonly #all: Promise<PostgresProcess>[] = [];
-  #template: string | undefined;
+  #template: Promise<string> | undefined;
   #shared: Promise<PostgresProcess> | undefined;
 
   constructor(folder: string) {
     this.folder = folder;
+  }
+
+  /** Makes the data folder that all of them begin with. @throws BackendConfigError when there is no PostgreSQL here */
+  async prepare(): Promise<string> {
+    this.#template ??= PostgresProcess.prepare(join(this.folder, "postgres"));
+    return await this.#template;
   }
 
   async shared(): Promise<PostgresProcess> {
@@ -38,11 +44,11 @@ export class PostgresServers {
     readonly settings?: PostgresSettings;
     readonly hosts?: Hosts;
   }): Promise<PostgresProcess> {
-    this.#template ??= PostgresProcess.prepare(join(this.folder, "postgres"));
+    const template = await this.prepare();
     const folder = join(this.folder, `postgres-${this.#all.length + 1}`);
     const { settings = {}, hosts } = options;
     const own = hosts === undefined ? { settings } : { settings, host: hosts.server };
-    const server = PostgresProcess.start(this.#template, folder, own);
+    const server = PostgresProcess.start(template, folder, own);
     this.#all.push(server);
     return await server;
   }
@@ -99,7 +105,7 @@ export class PostgresArm {
       if (hosts !== null) undo.push(async () => hosts.close());
       const server = await serverFor(servers, options, hosts);
       await fill(server, database, journal, undo);
-      if (options.synchronousCommit === "off") server.stopLogWriter();
+      if (options.synchronousCommit === "off") await server.stopLogWriter();
       let { port } = server;
       if (options.pooler !== undefined) {
         const own = { folder: join(servers.folder, `pgbouncer-${database}`), size: options.pooler };

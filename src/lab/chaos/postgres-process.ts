@@ -1,4 +1,3 @@
-import { execFileSync } from "node:child_process";
 import { appendFileSync, existsSync, mkdirSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { postgresClient } from "../../connect/postgres.ts";
@@ -12,6 +11,7 @@ import {
   missing,
   mortal,
   type Program,
+  run,
   ServerProcess,
   type ServerUser,
   serverUser,
@@ -19,13 +19,14 @@ import {
 
 const ADVICE = "apt-get install postgresql-15 pgbouncer";
 const DEBIAN = "/usr/lib/postgresql";
-const MIB = "16MB";
 
 /** Settings of a server's command line: `{ synchronous_commit: "off" }`. */
 export type PostgresSettings = Readonly<Record<string, string | number>>;
 
 const SETTINGS: PostgresSettings = {
-  shared_buffers: MIB,
+  // Processes crash here, not hosts: what was written is with the kernel.
+  fsync: "off",
+  shared_buffers: "16MB",
   max_connections: 100,
   log_min_messages: "fatal",
   // Nothing but a commit that asks for it reaches the disk within a scenario.
@@ -82,10 +83,10 @@ export class PostgresProcess {
     folder: string,
     { settings = {}, host }: { readonly settings?: PostgresSettings; readonly host?: Host } = {},
   ): Promise<PostgresProcess> {
-    const user = serverUser("postgres", ADVICE);
+    const user = await serverUser("postgres", ADVICE);
     const data = join(folder, "data");
     mkdirSync(folder, { recursive: true });
-    execFileSync("cp", ["-a", template, data]);
+    await run("cp", ["-a", "--reflink=auto", template, data]);
     const port = await freePort();
     const there = {
       listen_addresses: host?.address ?? "127.0.0.1",
@@ -93,7 +94,7 @@ export class PostgresProcess {
     };
     if (host !== undefined)
       appendFileSync(join(data, "pg_hba.conf"), "host all all samenet trust\n");
-    giveTo(folder, user);
+    await giveTo(folder, user);
     const all = Object.entries({ ...SETTINGS, ...settings, ...there, port });
     const args = ["-D", data, ...all.flatMap(([key, value]) => ["-c", `${key}=${value}`])];
     const program = { name: `${programs()}postgres`, args };
@@ -116,15 +117,15 @@ export class PostgresProcess {
   }
 
   /** A data folder that others are copies of. @throws BackendConfigError when there is no PostgreSQL here */
-  static prepare(folder: string): string {
-    const user = serverUser("postgres", ADVICE);
+  static async prepare(folder: string): Promise<string> {
+    const user = await serverUser("postgres", ADVICE);
     mkdirSync(folder, { recursive: true });
-    giveTo(folder, user);
+    await giveTo(folder, user);
     const template = join(folder, "data");
     const flags = ["-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync", "--wal-segsize=1"];
     const args = ["-D", template, "-U", "postgres", ...flags];
     try {
-      execFileSync(`${programs()}initdb`, args, { ...user, cwd: "/", stdio: "pipe" });
+      await run(`${programs()}initdb`, args, user);
     } catch (cause) {
       throw missing("No PostgreSQL can be made here", ADVICE, cause);
     }
@@ -143,8 +144,8 @@ export class PostgresProcess {
   }
 
   /** From now on nothing is written to its log but by commits that wait for it. */
-  stopLogWriter(): void {
-    this.#process.stopPart(/walwriter/);
+  async stopLogWriter(): Promise<void> {
+    await this.#process.stopPart(/walwriter/);
   }
 
   /** All its processes at once, as in a crash of its host: what was not written is lost. */

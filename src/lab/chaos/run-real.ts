@@ -1,7 +1,7 @@
 import { chmodSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { InvalidArgumentError } from "../../core/errors.ts";
+import { InvalidArgumentError, RingfenceError } from "../../core/errors.ts";
 import { systemClock } from "../../runtime/system-clock.ts";
 import type { Verdict } from "../checkers/index.ts";
 import { type Ev, History } from "../history.ts";
@@ -52,6 +52,8 @@ export async function runReal(
   chmodSync(folder, 0o711);
   const postgres = new PostgresServers(folder);
   try {
+    // First of all: where there is none, nothing has been done in vain.
+    if (scenarios.some(({ arms }) => arms.naive.lock.kind === "postgres")) await postgres.prepare();
     const moves = scenarios.some(({ real }) => real?.clock === true);
     const shim = moves ? compileShim(folder) : undefined;
     const results: ScenarioResult[] = [];
@@ -77,7 +79,14 @@ export async function runReal(
 
 async function playReal(scenario: Scenario, arm: ArmName, how: How): Promise<ArmResult> {
   const folder = mkdtempSync(join(how.folder, `${scenario.id}-${arm}-`));
-  const stage = await RealStage.open(scenario, arm, { ...how, folder });
+  let stage: RealStage;
+  try {
+    stage = await RealStage.open(scenario, arm, { ...how, folder });
+  } catch (error) {
+    // No such server here; anything else is a machine that is too busy to start one in time.
+    if (error instanceof RingfenceError) throw error;
+    return undecided(scenario, arm, error);
+  }
   let failure: string | null;
   try {
     failure = (await untilOver(scenario, stage)) ?? stage.vacuous;
@@ -93,6 +102,15 @@ async function playReal(scenario: Scenario, arm: ArmName, how: How): Promise<Arm
       : { ...judged, verdict: "unknown", reasons: [...judged.reasons, failure] };
   const asExpected = (verdict.verdict !== false) === scenario.arms[arm].holds;
   return { arm, verdict, history, seed: 0, runs: 1, hash: 0, asExpected, notes: stage.notes };
+}
+
+/** Nothing was played, and there is nothing to judge. */
+function undecided(scenario: Scenario, arm: ArmName, error: unknown): ArmResult {
+  const history = new History({ scenario: scenario.id, backend: arm, seed: "real" });
+  const nothing = judge(scenario, history, { demands: 0, unfinished: [] });
+  const reasons = [...nothing.reasons, error instanceof Error ? error.message : String(error)];
+  const verdict: Verdict = { ...nothing, verdict: "unknown", reasons };
+  return { arm, verdict, history, seed: 0, runs: 1, hash: 0, asExpected: false };
 }
 
 /**

@@ -1,6 +1,7 @@
 /** What servers of the lab share: a free port, a pause, the user to run as, and a process with all that it starts. */
-import { type ChildProcess, execFileSync, spawn, spawnSync } from "node:child_process";
+import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { type AddressInfo, createServer } from "node:net";
+import { promisify } from "node:util";
 import { BackendConfigError } from "../../core/errors.ts";
 import { findSetpriv } from "../../runtime/setpriv.ts";
 import { systemClock } from "../../runtime/system-clock.ts";
@@ -44,20 +45,32 @@ export async function freePort(): Promise<number> {
  * The unprivileged user that a package made for its server, where this process is root, which such servers refuse.
  * @throws BackendConfigError when there is no such user
  */
-export function serverUser(name: string, advice: string): ServerUser {
+export async function serverUser(name: string, advice: string): Promise<ServerUser> {
   if (process.getuid?.() !== 0) return {};
   try {
-    const number = (flag: string): number =>
-      Number(execFileSync("id", [flag, name], { encoding: "utf8", stdio: "pipe" }).trim());
-    return { uid: number("-u"), gid: number("-g") };
+    const [uid, gid] = await Promise.all([run("id", ["-u", name]), run("id", ["-g", name])]);
+    return { uid: Number(uid), gid: Number(gid) };
   } catch (cause) {
     throw missing(`There is no user "${name}" here`, advice, cause);
   }
 }
 
 /** Gives a folder and what is in it to that user. */
-export function giveTo(folder: string, { uid, gid }: ServerUser): void {
-  if (uid !== undefined) execFileSync("chown", ["-R", `${uid}:${gid ?? uid}`, folder]);
+export async function giveTo(folder: string, { uid, gid }: ServerUser): Promise<void> {
+  if (uid !== undefined) await run("chown", ["-R", `${uid}:${gid ?? uid}`, folder]);
+}
+
+/**
+ * What a program says, once it has ended. Nothing here waits for one and does nothing else meanwhile: the ways of other
+ * scenarios lead through this process.
+ * @throws Error with what it said on `stderr`
+ */
+export async function run(
+  program: string,
+  args: readonly string[],
+  user: ServerUser = {},
+): Promise<string> {
+  return (await promisify(execFile)(program, args, { ...user, cwd: "/" })).stdout;
 }
 
 /** What to say where a server cannot be started at all. */
@@ -118,9 +131,9 @@ export class ServerProcess {
   }
 
   /** Stops one of the processes that it started where it stands, for ever: the one with such a title. */
-  stopPart(title: RegExp): void {
-    for (const pid of childrenOf(this.#child?.pid))
-      if (title.test(run("ps", ["-o", "args=", "-p", String(pid)]))) send(pid, "SIGSTOP");
+  async stopPart(title: RegExp): Promise<void> {
+    for (const pid of await childrenOf(this.#child?.pid))
+      if (title.test(await said("ps", ["-o", "args=", "-p", String(pid)]))) send(pid, "SIGSTOP");
   }
 
   /** Ends it at once with all that it started, as a crash does. */
@@ -131,7 +144,7 @@ export class ServerProcess {
     const gone = new Promise((resolve) => child.once("exit", resolve));
     // It starts nothing more while its children are looked for.
     send(child.pid, "SIGSTOP");
-    for (const pid of [...childrenOf(child.pid), child.pid]) send(pid, "SIGKILL");
+    for (const pid of [...(await childrenOf(child.pid)), child.pid]) send(pid, "SIGKILL");
     await gone;
   }
 
@@ -152,18 +165,15 @@ function isOver({ exitCode, signalCode }: ChildProcess): boolean {
   return exitCode !== null || signalCode !== null;
 }
 
-function childrenOf(pid: number | undefined): readonly number[] {
+async function childrenOf(pid: number | undefined): Promise<readonly number[]> {
   if (pid === undefined) return [];
-  return run("pgrep", ["-P", String(pid)])
-    .split("\n")
-    .filter(Boolean)
-    .map(Number);
+  const found = await said("pgrep", ["-P", String(pid)]);
+  return found.split("\n").filter(Boolean).map(Number);
 }
 
-function run(program: string, args: readonly string[]): string {
-  // Nothing where there is no such program: children see the end of their parent for themselves.
-  const found: { readonly stdout: string | null } = spawnSync(program, args, { encoding: "utf8" });
-  return found.stdout ?? "";
+/** What a program says; nothing where there is no such program, or nothing to be said. */
+async function said(program: string, args: readonly string[]): Promise<string> {
+  return await run(program, args).catch(() => "");
 }
 
 function send(pid: number, signal: NodeJS.Signals): void {
