@@ -1,21 +1,37 @@
 import { spawnSync } from "node:child_process";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
 import { describe, expect, it } from "vitest";
 import { buildFirst, place, ringfence } from "../e2e/ringfence.ts";
-import { SOAK } from "../fixtures/soak.ts";
+import { SOAK, untilEnough } from "../fixtures/soak.ts";
 
 buildFirst();
-const { env } = place();
+const { env, file } = place();
 
 interface Row {
   readonly id: string;
   readonly conclusion: string;
-  readonly arms: readonly { readonly arm: string; readonly holds: boolean }[];
+  readonly arms: readonly {
+    readonly arm: string;
+    readonly holds: boolean;
+    readonly notes: readonly string[];
+  }[];
+}
+
+/** Exit code of a run that could not be played to its end, or contained no danger. */
+const UNDECIDED = 3;
+
+async function labIn(more: NodeJS.ProcessEnv, ...args: string[]): Promise<readonly Row[]> {
+  const { code, stdout, stderr } = await untilEnough(
+    async () => ringfence(["lab", "run", "-o", "json", ...args], { env: { ...env, ...more } }),
+    (run) => run.code !== UNDECIDED,
+  );
+  expect([code, stderr]).toEqual([0, ""]);
+  return JSON.parse(stdout) as Row[];
 }
 
 async function lab(...args: string[]): Promise<readonly Row[]> {
-  const { code, stdout, stderr } = await ringfence(["lab", "run", "-o", "json", ...args], { env });
-  expect([code, stderr]).toEqual([0, ""]);
-  return JSON.parse(stdout) as Row[];
+  return await labIn({}, ...args);
 }
 
 const words = (rows: readonly Row[]): string[] =>
@@ -23,15 +39,28 @@ const words = (rows: readonly Row[]): string[] =>
     [id, conclusion, ...arms.map(({ arm, holds }) => `${arm} ${String(holds)}`)].join(", "),
   );
 
+/** What of these was played in another way than it could be. */
+const notesOf = (rows: readonly Row[]): string[] => [
+  ...new Set(rows.flatMap(({ arms }) => arms.flatMap(({ notes }) => notes))),
+];
+
 const there =
   process.env["CI"] !== undefined || spawnSync("redis-server", ["--version"]).status === 0;
 if (!there)
   console.warn("skipped, there is no redis-server: apt-get install redis-server redis-tools");
 
+/** Whether this process may make networks. */
+function hasNetworks(): boolean {
+  const makes = "ip link add here type veth peer name there && nsenter --version";
+  return spawnSync("unshare", ["--net", "sh", "-c", makes]).status === 0;
+}
+
 /** Short ones, one for each kind of fault: a held message, a lost reply, a failover, a dead process, a full server. */
 const SHORT = ["S04", "S07", "S08", "S20", "S21", "S37", "S49", "S58"];
 /** Without a lock server to disturb. */
 const IN_A_FILE = ["S04", "S55"];
+/** With a pooler; a host that is lost; a server that dies before its log is written; data in the database. */
+const POSTGRES = ["S28", "S29", "S31", "S32"];
 
 describe.skipIf(!there)("the failures with real servers and processes", () => {
   it.each(SHORT)(
@@ -50,17 +79,34 @@ describe.skipIf(!there)("the failures with real servers and processes", () => {
     60_000,
   );
 
+  it(`${POSTGRES.join(", ")} come out so with PostgreSQL, and say where no network could be made`, async () => {
+    const real = await lab(...POSTGRES, "--real");
+    expect(words(real)).toEqual(words(await lab(...POSTGRES)));
+    expect(notesOf(real)).toHaveLength(hasNetworks() ? 0 : 1);
+  }, 180_000);
+
   // Only where it has its minutes: a test that is skipped fails in CI.
-  if (SOAK)
-    it("all of them come out as in the simulator, in less than two minutes", {
-      timeout: 600_000,
-    }, async () => {
-      const startedMs = performance.now();
-      const real = await lab("--real");
-      const tookMs = performance.now() - startedMs;
-      expect(words(real)).toEqual(words(await lab(...real.map(({ id }) => id))));
-      expect(tookMs).toBeLessThan(120_000);
-      const file = await lab("--real", "--store", "sqlite");
-      expect(words(file)).toEqual(words(await lab(...file.map(({ id }) => id))));
-    });
+  if (!SOAK) return;
+
+  it("S29 comes out so where no network can be made", { timeout: 180_000 }, async () => {
+    const unshare = file("bin/unshare");
+    mkdirSync(dirname(unshare));
+    const refusal = "#!/bin/sh\necho 'unshare failed: Operation not permitted' >&2\nexit 1\n";
+    writeFileSync(unshare, refusal, { mode: 0o755 });
+    const real = await labIn({ PATH: `${dirname(unshare)}:${env["PATH"] ?? ""}` }, "S29", "--real");
+    expect(words(real)).toEqual(words(await lab("S29")));
+    expect(notesOf(real)).toEqual([expect.stringContaining("Operation not permitted")]);
+  });
+
+  it("all of them come out as in the simulator, in less than two minutes", {
+    timeout: 600_000,
+  }, async () => {
+    const startedMs = performance.now();
+    const real = await lab("--real");
+    const tookMs = performance.now() - startedMs;
+    expect(words(real)).toEqual(words(await lab(...real.map(({ id }) => id))));
+    expect(tookMs).toBeLessThan(120_000);
+    const inFile = await lab("--real", "--store", "sqlite");
+    expect(words(inFile)).toEqual(words(await lab(...inFile.map(({ id }) => id))));
+  });
 });

@@ -61,6 +61,11 @@ export class Proxy {
     return new Proxy(listener, target, framing);
   }
 
+  /** How many connections have ended on one side only. */
+  get halves(): number {
+    return [...this.#pairs].filter(({ client, server }) => client.closed !== server.closed).length;
+  }
+
   /** New connections lead elsewhere, and those that there are end: an address moved to another server. */
   retarget(port: number): void {
     this.#target = port;
