@@ -102,6 +102,7 @@ describeRedis("the Redis driver's scripts, as the simulator has them", () => {
         "1 2 3 4 busy:lease busy:lock-delay busy:queue queued:lease queued:lock-delay queued:queue wakes",
       exchange: "0:0 0:1 0:2 1",
       flush: "OK",
+      "give-back": "0 1",
       "in-use": "0 1",
       inspect: "mode e mode none mode p mode s quiet several waiters",
       quick: "0 1 token",
@@ -109,6 +110,7 @@ describeRedis("the Redis driver's scripts, as the simulator has them", () => {
       renew: "0 1",
       "renew-aside": "0:0 0:1 0:2 1",
       revoke: "0:0 0:1 0:2 1 wakes",
+      take: "0 token",
     });
   });
 
@@ -128,6 +130,7 @@ describeRedis("the Redis driver's scripts, as the simulator has them", () => {
 /** What kinds of answers there are in a reply: what it begins with, and why. */
 function kindsOf(name: string, reply: unknown, wakes: unknown): string[] {
   const woken = Array.isArray(wakes) && wakes.length > 0 ? ["wakes"] : [];
+  if (name === "take") return [typeof reply === "string" ? "token" : String(reply)];
   if (!Array.isArray(reply)) return [String(reply), ...woken];
   const cells = reply as readonly unknown[];
   switch (name) {

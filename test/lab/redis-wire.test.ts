@@ -5,10 +5,11 @@ import { expect, it } from "vitest";
 import { type Dialer, dialerOf, type Wire } from "../../src/drivers/redis/client.ts";
 import {
   ATTEMPT,
+  GIVE_BACK,
   INSPECT,
-  QUICK,
   RELEASE,
   type Statement,
+  TAKE,
 } from "../../src/drivers/redis/scripts.ts";
 import { type Host, simDialer } from "../../src/lab/servers/redis-lock-link.ts";
 import { RedisPlace } from "../../src/lab/servers/redis-place.ts";
@@ -118,13 +119,13 @@ async function lifeOf(side: Side): Promise<readonly unknown[]> {
   await say(byHash(INSPECT, KEYS));
   await say(byText(INSPECT, KEYS));
   await say(byHash(INSPECT, KEYS));
-  await say(byText(QUICK, lock, "0", "A", "|0|100000|", "holder of A"));
+  await say(byText(TAKE, lock, "A|0|100000|holder of A"));
   // In the order in which they were sent, known or not.
   const [quick, unknown, again] = await side.wait(
     wire.sendAll([
-      byHash(QUICK, lock, "1", "A"),
+      byHash(GIVE_BACK, lock, "A"),
       byHash(RELEASE, KEYS, "A", "0", ""),
-      byHash(QUICK, lock, "0", "A", "|0|100000|", "holder of A"),
+      byHash(TAKE, lock, "A|0|100000|holder of A"),
     ]),
   );
   log.push([quick?.ok, unknown?.ok, again?.ok]);

@@ -1,10 +1,12 @@
 /**
  * The Lua that the scripts share. What a name consists of, all under one hash tag:
  *
- * - `l`, hash, the lock: g = `id|from|lock-delay|ttl|first token|how many|took over|token before|since|holder`, the
- *   exclusive lease, which ends a ttl after `from`; last = the highest token minted; x = a week before this key ends; up = what token repair demanded; ab = the last
- *   exclusive holder never released; z = there is more to look at: `up`, `ab`, `q`, `c` or `r`; m = what the occupants
- *   are; p = permits; a = arrivals; sw = when to sweep `r`
+ * - `l`, hash, the lock. Its field s is all that an uncontended lease needs, in one text, since each field that a script
+ *   reads or writes costs as much as the rest of its work: `more|last|kept|lease`. more = 1 if there is more to look at:
+ *   `up`, `ab`, `q`, `c` or `r`; last = the highest token minted; kept = a week before this key ends; lease = nothing, or
+ *   `from|first token|how many|took over|token before|since|id|lock-delay|ttl|holder`, the exclusive lease, which ends a
+ *   ttl after `from`. Fields of their own: up = what token repair demanded; ab = the last exclusive holder never released;
+ *   m = what the occupants are; p = permits; a = arrivals; sw = when to sweep `r`
  * - `q`, sorted set, live waiters by arrival
  * - `c`, sorted set, what takes room beside an exclusive lease: shared leases and permits, and offers; scored by their end
  * - `r`, hash, one record per grant id. `w|alive until|arrival|mode|ttl|offer until|channel|holder` waits, or died
@@ -21,39 +23,47 @@ local t = redis.call('TIME')
 local us = t[1] * 1000000 + t[2]
 local now = math.floor(us / 1000)
 local L, Q, C, R = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local v = redis.call('HMGET', L, 'g', 'last', 'x', 'up', 'ab', 'z')
+local more, last, kept, lease = string.match(redis.call('HGET', L, 's') or '0|||', '^(%d)|(%d*)|(%d*)|(.*)$')
+local up, vanished = false, false
+if more == '1' then up, vanished = unpack(redis.call('HMGET', L, 'up', 'ab')) end
 `;
 
-/** The exclusive lease, and the lifetime of the lock key. */
+/** The exclusive lease, and the lifetime of the lock key. What a step changes of them is written by `done`. */
 export const LEASE = /* lua */ `
 local function text(n) return string.format('%.0f', n) end
 local sole, ends, free, held = false, 0, 0, nil
-if v[1] then
-  local id, e, d, y, f, n, k, b, s, who = string.match(v[1],
-    '^([^|]*)|(%d+)|(%d+)|(%d+)|(%d+)|(%d+)|(%d)|(%d*)|(%d+)|(.*)$')
+if lease ~= '' then
+  local e, f, n, k, b, s, id, d, y, who = string.match(lease,
+    '^(%d+)|(%d+)|(%d+)|(%d)|(%d*)|(%d+)|([^|]*)|(%d+)|(%d+)|(.*)$')
   sole, ends, free = id, e + y, e + y + d
   held = { id = id, delay = tonumber(d), ttl = tonumber(y), first = f, count = tonumber(n), over = tonumber(k),
     before = b, since = s, who = who }
 end
+local changed, longer = false, false
 local function hold(h, till, delay, ttl)
-  sole, ends, free, held = h.id, till, till + delay, h
-  redis.call('HSET', L, 'g', string.format('%s|%.0f|%.0f|%.0f|%s|%d|%d|%s|%s|%s', h.id, till - ttl, delay, ttl, h.first,
-    h.count, h.over, h.before, h.since, h.who))
+  sole, ends, free, held, changed = h.id, till, till + delay, h, true
+  lease = string.format('%.0f|%s|%d|%d|%s|%s|%s|%.0f|%.0f|%s', till - ttl, h.first, h.count, h.over, h.before, h.since,
+    h.id, delay, ttl, h.who)
 end
+local function drop() sole, lease, changed = false, '', true end
 -- The counter outlives every lease that could still be believed in: 7 days, and twice the longest ttl. An hour more at
 -- a time, so that few steps must set it.
 local function lasting(ms)
   local till = now + math.max(0, 2 * ms - 604800000)
-  if tonumber(v[3] or '0') >= till then return end
-  v[3] = text(till + 3600000)
-  redis.call('HSET', L, 'x', v[3])
-  redis.call('PEXPIREAT', L, text(till + 608400000))
+  if tonumber(kept == '' and '0' or kept) >= till then return end
+  kept, changed, longer = text(till + 3600000), true, true
+end
+-- The end of every step that may have changed something: what it returns.
+local function done(reply)
+  if changed then redis.call('HSET', L, 's', table.concat({ more, last, kept, lease }, '|')) end
+  if longer then redis.call('PEXPIREAT', L, text(kept + 604800000)) end
+  return reply
 end
 `;
 
 /** The numbers of grants. */
 export const TOKENS = /* lua */ `
-local function more(a, b)
+local function larger(a, b)
   if #a ~= #b then return #a > #b end
   return a > b
 end
@@ -64,14 +74,14 @@ local function plus(s, n)
   return high .. string.format('%015.0f', low)
 end
 local function above(first, low)
-  if low and low ~= '' and not more(first, low) then return plus(low, 1) end
+  if low and low ~= '' and not larger(first, low) then return plus(low, 1) end
   return first
 end
 -- First and last of a new block, above everything that was ever minted here; nothing when the numbers are used up.
 local function mint(count, beyond)
-  local first = above(above(above(text(us), v[2]), v[4]), beyond)
+  local first = above(above(above(text(us), last), up), beyond)
   local top = count == 1 and first or plus(first, count - 1)
-  if more(top, '4611686018427387903') then return nil end
+  if larger(top, '4611686018427387903') then return nil end
   return first, top
 end
 `;
@@ -86,9 +96,8 @@ p = tonumber(p or '0')
 
 -- Once there is something aside, the quick step, which sees no other key, must be told to leave the name alone.
 local function aside()
-  if v[6] then return end
-  v[6] = '1'
-  redis.call('HSET', L, 'z', 1)
+  if more == '1' then return end
+  more, changed = '1', true
   lasting(0)
 end
 local function stay(key, ms)
@@ -124,10 +133,10 @@ end
 -- Brings the name up to now: leases and lock-delays that are over, offers that nobody took.
 local function settle()
   if sole and free <= now then
-    redis.call('HDEL', L, 'g')
+    drop()
     redis.call('HSET', L, 'ab', 1)
     aside()
-    sole, v[5] = false, '1'
+    vanished = '1'
   end
   if n == 0 then return end
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', C, '-inf', text(now))) do

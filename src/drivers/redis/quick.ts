@@ -1,8 +1,8 @@
 import type { Ask, Granted, GrantRef } from "../../core/driver.ts";
 import { refusedWhole } from "./errors.ts";
 import type { KeySpace } from "./keys.ts";
-import { type Cell, quicklyGranted } from "./replies.ts";
-import { QUICK } from "./scripts.ts";
+import { type Cell, quicklyGranted, takenOf } from "./replies.ts";
+import { GIVE_BACK, QUICK, type Statement, TAKE } from "./scripts.ts";
 import type { Servers } from "./servers.ts";
 
 /**
@@ -94,7 +94,7 @@ export class Quick {
   async take(ask: Ask, dueAt: number): Promise<Granted | undefined> {
     const { name, grantId, ttlMs, lockDelayMs, holder } = ask;
     const key = this.#keys.lock(name);
-    const args = [grantId, `|${whole(lockDelayMs)}|${whole(ttlMs)}|`, holder];
+    const args = [`${grantId}|${whole(lockDelayMs)}|${whole(ttlMs)}|${holder}`];
     return await new Promise((resolve, reject) => {
       this.#thisTurn().taken.push({ key, args, dueAt, ttlMs, resolve, reject });
     });
@@ -122,6 +122,23 @@ export class Quick {
   }
 
   #send({ back, taken }: Turn): void {
+    if (back.length + taken.length > 1) {
+      this.#sendAll(back, taken);
+      return;
+    }
+    for (const step of back) this.#sendOne(GIVE_BACK, step, (reply) => reply === 1);
+    for (const step of taken)
+      this.#sendOne(TAKE, step, (reply) => takenOf(reply, step.ttlMs, this.#fenced));
+  }
+
+  #sendOne<T>(statement: Statement, step: Step<T>, read: (reply: unknown) => T): void {
+    const { key, args, dueAt, resolve, reject } = step;
+    this.#servers.run({ statement, keys: [key], args }, dueAt).then((reply) => {
+      resolve(read(reply));
+    }, reject);
+  }
+
+  #sendAll(back: readonly Step<boolean>[], taken: readonly Step<Granted | undefined>[]): void {
     const [args, keys] = [[String(back.length)], [] as string[]];
     let dueAt = Number.POSITIVE_INFINITY;
     for (const step of [...back, ...taken]) {
@@ -138,7 +155,7 @@ export class Quick {
           resolve(quicklyGranted(cells[0], cells[at++], ttlMs, this.#fenced));
       },
       (error: unknown) => {
-        const others = keys.length > 1 && refusedWhole(error);
+        const others = refusedWhole(error);
         for (const { resolve, reject } of back)
           if (others) resolve(false);
           else reject(error);

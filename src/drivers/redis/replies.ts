@@ -65,6 +65,13 @@ export function quicklyGranted(
   };
 }
 
+/** What `take` returned; `undefined` when it was not granted. */
+export function takenOf(reply: unknown, ttlMs: number, fenced: boolean): Granted | undefined {
+  if (typeof reply !== "string") return undefined;
+  const bar = reply.indexOf("|");
+  return quicklyGranted(reply.slice(0, bar), reply.slice(bar + 1), ttlMs, fenced);
+}
+
 /** `attempt` found that nothing is in the way of the next quick step. */
 export function isAlone(reply: unknown): boolean {
   const cells = reply as readonly Cell[];

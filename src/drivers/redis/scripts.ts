@@ -7,13 +7,62 @@ export interface Statement {
 }
 
 /**
- * Gives back and takes exclusive leases of names that nobody else wants: what nearly every step is. It touches the lock
- * key alone, and leaves a name alone at which there is more to look at: `release` or `attempt` does what it did not do.
- * Each name is a step of its own that came in the same turn as the others. Times and tokens stay text of one length.
+ * Takes an exclusive lease of a name that nobody else wants: with `give-back`, what nearly every step is. Both touch one
+ * field of the lock key, and leave a name alone at which there is more to look at: `attempt` and `release` do what they
+ * did not do. Times and tokens stay text of one length.
+ *
+ * KEYS: l
+ * ARGV: `grant id|lock-delay|ttl|holder`; twice lock-delay and ttl are at most a week
+ * Returns `token|token before or nothing`; 0 not done
+ */
+export const TAKE: Statement = {
+  name: "take",
+  text: /* lua */ `
+local s, t = redis.call('HGET', KEYS[1], 's'), redis.call('TIME')
+local us = t[1] .. string.sub('00000' .. t[2], -6)
+local now = string.sub(us, 1, -4)
+local last, kept = '', ''
+if s then
+  last, kept = string.match(s, '^0|(%d*)|(%d*)|$')
+  if not last or (last ~= '' and (#last ~= #us or last >= us)) then return 0 end
+end
+local longer = #kept < #now or (#kept == #now and kept < now)
+if longer then kept = string.format('%.0f', now + 3600000) end
+redis.call('HSET', KEYS[1], 's',
+  '0|' .. us .. '|' .. kept .. '|' .. now .. '|' .. us .. '|1|0|' .. last .. '|' .. now .. '|' .. ARGV[1])
+if longer then redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', kept + 604800000)) end
+return us .. '|' .. last
+`,
+};
+
+/**
+ * Gives back an exclusive lease of a name that nobody else wants.
+ *
+ * KEYS: l
+ * ARGV: grant id
+ * Returns 1 given back, 0 not done
+ */
+export const GIVE_BACK: Statement = {
+  name: "give-back",
+  text: /* lua */ `
+local s = redis.call('HGET', KEYS[1], 's')
+if not s then return 0 end
+local last, kept, from, id, ttl = string.match(s,
+  '^0|(%d*)|(%d*)|(%d+)|%d+|%d+|%d|%d*|%d+|([^|]*)|%d+|(%d+)|')
+if id ~= ARGV[1] then return 0 end
+local t = redis.call('TIME')
+if from + ttl <= math.floor(t[1] * 1000 + t[2] / 1000) then return 0 end
+redis.call('HSET', KEYS[1], 's', '0|' .. last .. '|' .. kept .. '|')
+return 1
+`,
+};
+
+/**
+ * Several of those at once, which came in one turn, each name a step of its own. For a single one, its lists would take
+ * the server longer than the step.
  *
  * KEYS: l of each name, those to give back first
- * ARGV: how many are to be given back, the grant id of each of them; then for each that is to be taken: grant id,
- *   `|lock-delay|ttl|`, holder; twice lock-delay and ttl are at most a week
+ * ARGV: how many are to be given back, the grant id of each of them; then for each that is to be taken what `take` is told
  * Returns {token, then for each key: 0 not done, 1 given back, the token before or ''}
  */
 export const QUICK: Statement = {
@@ -24,33 +73,31 @@ local us = t[1] .. string.sub('00000' .. t[2], -6)
 local now = string.sub(us, 1, -4)
 local replies, back, at = { us }, tonumber(ARGV[1]), 2
 for i = 1, back do
-  local L, g = KEYS[i], ARGV[at] .. '|'
-  local v = redis.pcall('HMGET', L, 'g', 'z')
+  local s, id = redis.pcall('HGET', KEYS[i], 's'), ARGV[at]
   replies[i + 1], at = 0, at + 1
-  if v[1] and not v[2] and string.sub(v[1], 1, #g) == g then
-    local from, ttl = string.match(v[1], '^(%d+)|%d+|(%d+)', #g + 1)
-    if from + ttl > tonumber(now) then
-      redis.call('HDEL', L, 'g')
+  if type(s) == 'string' then
+    local last, kept, from, held, ttl = string.match(s,
+      '^0|(%d*)|(%d*)|(%d+)|%d+|%d+|%d|%d*|%d+|([^|]*)|%d+|(%d+)|')
+    if held == id and from + ttl > tonumber(now) then
+      redis.call('HSET', KEYS[i], 's', '0|' .. last .. '|' .. kept .. '|')
       replies[i + 1] = 1
     end
   end
 end
 for i = back + 1, #KEYS do
-  local L = KEYS[i]
-  local v = redis.pcall('HMGET', L, 'g', 'z', 'last', 'x')
-  local last, x = v[3] or '', v[4]
-  if v[1] or v[2] or v.err or (last ~= '' and (#last ~= #us or last >= us)) then replies[i + 1] = 0
+  local s = redis.pcall('HGET', KEYS[i], 's')
+  local last, kept = '', ''
+  if s then last, kept = string.match(type(s) == 'string' and s or '', '^0|(%d*)|(%d*)|$') end
+  if not last or (last ~= '' and (#last ~= #us or last >= us)) then replies[i + 1] = 0
   else
-    redis.call('HSET', L, 'g', ARGV[at] .. '|' .. now .. ARGV[at + 1] .. us .. '|1|0|' .. last .. '|' .. now .. '|' ..
-      ARGV[at + 2], 'last', us)
-    if not x or #x < #now or (#x == #now and x < now) then
-      x = string.format('%.0f', now + 3600000)
-      redis.call('HSET', L, 'x', x)
-      redis.call('PEXPIREAT', L, string.format('%.0f', x + 604800000))
-    end
+    local longer = #kept < #now or (#kept == #now and kept < now)
+    if longer then kept = string.format('%.0f', now + 3600000) end
+    redis.call('HSET', KEYS[i], 's',
+      '0|' .. us .. '|' .. kept .. '|' .. now .. '|' .. us .. '|1|0|' .. last .. '|' .. now .. '|' .. ARGV[at])
+    if longer then redis.call('PEXPIREAT', KEYS[i], string.format('%.0f', kept + 604800000)) end
     replies[i + 1] = last
   end
-  at = at + 3
+  at = at + 1
 end
 return replies
 `,
@@ -75,21 +122,21 @@ ${LEASE}${TOKENS}
 local function renewed()
   hold(held, math.max(ends, now + ttl), delay, ttl)
   lasting(ttl + delay)
-  return {1, held.first, held.count, held.over, held.before, ttl, 0}
+  return done({1, held.first, held.count, held.over, held.before, ttl, 0})
 end
 local function exclusive(alone)
   local first, top = mint(count, ARGV[8])
-  if not first then return {4} end
-  local over = ((sole and free <= now) or v[5]) and 1 or 0
-  local before = v[2] or ''
+  if not first then return done({4}) end
+  local over = ((sole and free <= now) or vanished) and 1 or 0
+  local before = last
   hold({ id = g, first = first, count = count, over = over, before = before, since = text(now), who = holder },
     now + ttl, delay, ttl)
-  redis.call('HSET', L, 'last', top)
+  last = top
   -- What was demanded is exceeded, and who never released is told of in the grant.
-  if v[4] or v[5] then redis.call('HDEL', L, 'up', 'ab') end
-  if alone and v[6] then redis.call('HDEL', L, 'z') end
+  if up or vanished then redis.call('HDEL', L, 'up', 'ab') end
+  if alone then more = '0' end
   lasting(ttl + delay)
-  return {1, first, count, over, before, ttl, alone and 1 or 0}
+  return done({1, first, count, over, before, ttl, alone and 1 or 0})
 end
 -- Nothing aside, or nothing any more: then the quick step may do the next.
 if redis.call('EXISTS', Q, C, R) == 0 then
@@ -105,10 +152,10 @@ local own = grant(g)
 if own and own.ends > now then
   own.ends, own.ttl, own.delay = math.max(own.ends, now + ttl), ttl, delay
   enter(own)
-  return {1, own.first, 1, tonumber(own.over), own.before, ttl}
+  return done({1, own.first, 1, tonumber(own.over), own.before, ttl})
 end
 local w = waiter(g)
-if join == 'kept' and not w then return {2} end
+if join == 'kept' and not w then return done({2}) end
 
 -- A semaphore has one count for all who use it now.
 if mode == 'p' then
@@ -122,7 +169,7 @@ if mode == 'p' then
   end
   if p ~= wanted and p ~= 0 and used then
     if w then leave(g) end
-    return {3, p}
+    return done({3, p})
   end
   if p ~= wanted then
     p = wanted
@@ -139,18 +186,18 @@ local offered = w and redis.call('ZSCORE', C, g)
 if offered or (not w and nobody and room(mode)) then
   if w then leave(g) end
   if mode == 'e' then return exclusive(false) end
-  local first, top = '', ''
+  local first, top, before = '', '', last
   if mode == 's' then
     first, top = mint(1, ARGV[8])
-    if not first then return {4} end
-    redis.call('HSET', L, 'last', top)
+    if not first then return done({4}) end
+    last, changed = top, true
   end
-  local over = v[5] and '1' or '0'
+  local over = vanished and '1' or '0'
   enter({ id = g, ends = now + ttl, delay = delay, ttl = ttl, mode = mode, first = first, over = over,
-    before = v[2] or '', since = text(now), who = holder })
+    before = before, since = text(now), who = holder })
   occupied(mode)
   lasting(ttl + delay)
-  return {1, first, 1, tonumber(over), v[2] or '', ttl}
+  return done({1, first, 1, tonumber(over), before, ttl})
 end
 
 if w and join == 'no' then leave(g); w, rank, keep = nil, nil, nil
@@ -173,7 +220,7 @@ end
 local function obstacle()
   if sole then return ends > now and 'lease' or 'lock-delay', held.who, free - now end
   local all = redis.call('ZRANGE', C, 0, -1, 'WITHSCORES')
-  local last = #all > 0 and tonumber(all[#all]) or now
+  local till = #all > 0 and tonumber(all[#all]) or now
   local holders, living = 0, nil
   for i = 1, #all, 2 do
     if not waiter(all[i]) then
@@ -182,16 +229,16 @@ local function obstacle()
       if h and h.ends > now then living = h.who end
     end
   end
-  if holders == 0 then return 'queue', oldest(), last - now end
+  if holders == 0 then return 'queue', oldest(), till - now end
   local semaphore = mode == 'p' and m == 'p'
-  local wait = (semaphore and tonumber(all[2]) or last) - now
+  local wait = (semaphore and tonumber(all[2]) or till) - now
   -- Those who hold it would let this one in beside them, so only the queue stands in its way.
   if m == mode and (not semaphore or holders < p) then return 'queue', oldest(), wait end
   return living and 'lease' or 'lock-delay', living or '', wait
 end
 local by, who, wait = obstacle()
 if not rank then rank = math.min(redis.call('ZCARD', Q), 100) end
-return {0, w and 1 or 0, by, who, math.max(1, wait + rank * math.min(ttl, 3000)), keep or -1}
+return done({0, w and 1 or 0, by, who, math.max(1, wait + rank * math.min(ttl, 3000)), keep or -1})
 `,
 };
 
@@ -210,16 +257,17 @@ local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local replies = {}
 for i, L in ipairs(KEYS) do
   local g, ttl, delay = ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
-  local v = redis.pcall('HMGET', L, 'g', 'x')
-  local id, from, had, rest = string.match(v[1] or '', '^([^|]*)|(%d+)|%d+|(%d+)(|.*)$')
+  local s = redis.pcall('HGET', L, 's')
+  local head, kept, from, grant, id, had, holder = string.match(type(s) == 'string' and s or '',
+    '^(%d|%d*|)(%d*)|(%d+)(|%d+|%d+|%d|%d*|%d+|)([^|]*)|%d+|(%d+)(|.*)$')
   replies[i] = 0
   if id == g and from + had > now then
-    redis.call('HSET', L, 'g', g .. '|' .. math.max(from + had, now + ttl) - ttl .. '|' .. delay .. '|' .. ttl .. rest)
     local till = now + math.max(0, 2 * (ttl + delay) - 604800000)
-    if tonumber(v[2] or '0') < till then
-      redis.call('HSET', L, 'x', string.format('%.0f', till + 3600000))
-      redis.call('PEXPIREAT', L, string.format('%.0f', till + 608400000))
-    end
+    local longer = tonumber(kept == '' and '0' or kept) < till
+    if longer then kept = string.format('%.0f', till + 3600000) end
+    redis.call('HSET', L, 's', head .. kept .. '|' .. math.max(from + had, now + ttl) - ttl .. grant .. g .. '|' .. delay ..
+      '|' .. ttl .. holder)
+    if longer then redis.call('PEXPIREAT', L, string.format('%.0f', kept + 604800000)) end
     replies[i] = 1
   end
 end
@@ -241,7 +289,7 @@ local g, ttl, delay = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 if sole == g and ends > now then
   hold(held, math.max(ends, now + ttl), delay, ttl)
   lasting(ttl + delay)
-  return {1}
+  return done({1})
 end
 settle()
 local own = grant(g)
@@ -249,11 +297,11 @@ if own and own.ends > now then
   own.ends, own.ttl, own.delay = math.max(own.ends, now + ttl), ttl, delay
   enter(own)
   lasting(ttl + delay)
-  return {1}
+  return done({1})
 end
 local w = waiter(g)
-if w then heard(w); return {1} end
-return {0, why(g)}
+if w then heard(w); return done({1}) end
+return done({0, why(g)})
 `,
 };
 
@@ -272,8 +320,8 @@ local g, late = ARGV[1], tonumber(ARGV[2])
 ${LEASE}${ASIDE}
 local function raise()
   if ARGV[3] == '' or #ARGV[3] > 19 then return end
-  local up = v[4] or ''
-  if #ARGV[3] > #up or (#ARGV[3] == #up and ARGV[3] > up) then
+  local low = up or ''
+  if #ARGV[3] > #low or (#ARGV[3] == #low and ARGV[3] > low) then
     aside()
     redis.call('HSET', L, 'up', ARGV[3])
   end
@@ -284,8 +332,7 @@ local own, w = grant(g), waiter(g)
 local reason = why(g)
 local found = true
 if mine then
-  redis.call('HDEL', L, 'g')
-  sole = false
+  drop()
   raise()
 elseif own and own.ends > now then
   leave(g)
@@ -293,9 +340,9 @@ elseif own and own.ends > now then
 elseif w then leave(g)
 else found = false end
 if late > 0 then bury(g, late, false) end
-if not found then return {0, reason} end
+if not found then return done({0, reason}) end
 offers(nil)
-return {1}
+return done({1})
 `,
 };
 
@@ -315,19 +362,18 @@ local own = grant(g)
 if sole == g and ends > now then
   local ttl, delay = held.ttl, held.delay
   if at_once or delay == 0 then
-    redis.call('HDEL', L, 'g')
+    drop()
     redis.call('HSET', L, 'ab', 1)
     aside()
-    sole = false
   else hold(held, now, delay, ttl) end
   bury(g, math.max(ttl, 60000), true)
 elseif own and own.ends > now then
   if at_once or own.delay == 0 then leave(g)
   else redis.call('ZADD', C, text(now + own.delay), g) end
   bury(g, math.max(own.ttl, 60000), true)
-else return {0, why(g)} end
+else return done({0, why(g)}) end
 offers(nil)
-return {1}
+return done({1})
 `,
 };
 
@@ -347,31 +393,31 @@ settle()
 if sole == g and ends > now then
   hold(held, math.max(ends, now + ttl), delay, ttl)
   lasting(ttl + delay)
-  return {1, held.first, held.count, held.over, held.before, ttl}
+  return done({1, held.first, held.count, held.over, held.before, ttl})
 end
 local own, old = grant(g), grant(from)
 if own and own.ends > now then
   own.ends, own.ttl, own.delay = math.max(own.ends, now + ttl), ttl, delay
   enter(own)
-  return {1, own.first, 1, tonumber(own.over), own.before, ttl}
+  return done({1, own.first, 1, tonumber(own.over), own.before, ttl})
 end
-local before = v[2] or ''
+local before = last
 if sole == from and ends > now then
   local first, top = mint(count, ARGV[6])
-  if not first then return {4} end
+  if not first then return done({4}) end
   hold({ id = g, first = first, count = count, over = 0, before = before, since = text(now), who = holder },
     now + ttl, delay, ttl)
-  redis.call('HSET', L, 'last', top)
+  last = top
   lasting(ttl + delay)
   bury(from, math.max(ttl, 60000), false)
-  return {1, first, count, 0, before, ttl}
+  return done({1, first, count, 0, before, ttl})
 end
-if not old or old.ends <= now then return {0, why(from)} end
+if not old or old.ends <= now then return done({0, why(from)}) end
 local first, top = '', ''
 if old.mode == 's' then
   first, top = mint(1, ARGV[6])
-  if not first then return {4} end
-  redis.call('HSET', L, 'last', top)
+  if not first then return done({4}) end
+  last, changed = top, true
 end
 leave(from)
 enter({ id = g, ends = now + ttl, delay = delay, ttl = ttl, mode = old.mode, first = first, over = '0',
@@ -379,7 +425,7 @@ enter({ id = g, ends = now + ttl, delay = delay, ttl = ttl, mode = old.mode, fir
 occupied(old.mode)
 lasting(ttl + delay)
 bury(from, math.max(ttl, 60000), false)
-return {1, first, 1, 0, before, ttl}
+return done({1, first, 1, 0, before, ttl})
 `,
 };
 

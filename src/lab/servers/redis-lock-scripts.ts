@@ -44,17 +44,28 @@ function quickBack(step: Step, id: string): number {
   return 1;
 }
 
-function quickTake(step: Step, id: string, terms: string, holder: string): string | number {
+/** What `take` is told of a lease. */
+export function readTake(told = ""): {
+  readonly id: string;
+  readonly delayMs: number;
+  readonly ttlMs: number;
+  readonly holder: string;
+} {
+  const [id = "", delay, ttl, ...holder] = told.split("|");
+  return { id, delayMs: Number(delay), ttlMs: Number(ttl), holder: holder.join("|") };
+}
+
+function quickTake(step: Step, told: string | undefined): string | number {
   const { lock } = step.name;
   const last = lock?.last ?? null;
   if (lock?.lease || lock?.aside === true || (last !== null && last >= step.us)) return 0;
-  const [, delay, ttl] = terms.split("|");
+  const { id, delayMs, ttlMs, holder } = readTake(told);
   const before = step.before;
   step.lock.lease = {
     id,
-    endsAt: step.now + Number(ttl),
-    delayMs: Number(delay),
-    ttlMs: Number(ttl),
+    endsAt: step.now + ttlMs,
+    delayMs,
+    ttlMs,
     first: step.us,
     count: 1,
     over: 0,
@@ -73,12 +84,17 @@ function quick(us: bigint, stepOf: (key: string) => Step, { keys, args }: Script
   const back = Number(count);
   const replies = keys.map((key, i) => {
     const step = stepOf(key);
-    if (i < back) return quickBack(step, rest[i] ?? "");
-    const at = back + 3 * (i - back);
-    return quickTake(step, rest[at] ?? "", rest[at + 1] ?? "", rest[at + 2] ?? "");
+    return i < back ? quickBack(step, rest[i] ?? "") : quickTake(step, rest[i]);
   });
   return [String(us), ...replies];
 }
+
+const take: Script = (step, [told]) => {
+  const before = quickTake(step, told);
+  return before === 0 ? 0 : `${step.us}|${before}`;
+};
+
+const giveBack: Script = (step, [id = ""]) => quickBack(step, id);
 
 /** Many exclusive leases, each by itself. */
 function renew(stepOf: (key: string) => Step, { keys, args }: ScriptCall): Reply {
@@ -192,8 +208,10 @@ const inUse: Script = (step) => {
   return held || awaited ? 1 : 0;
 };
 
-/** Scripts over the four keys of one name. */
+/** Scripts over the keys of one name. */
 const SCRIPTS: Readonly<Record<string, Script>> = {
+  take,
+  "give-back": giveBack,
   attempt,
   "renew-aside": renewAside,
   release,

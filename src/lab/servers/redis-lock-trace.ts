@@ -1,8 +1,8 @@
 /** What the Redis driver's scripts did at a server, as the checkers read it. */
 import type { Ask, GrantRef } from "../../core/driver.ts";
 import { decodeName } from "../../core/lock-name.ts";
-import { answerOf, exchangedOf, quicklyGranted } from "../../drivers/redis/replies.ts";
-import type { ScriptCall } from "./redis-lock-scripts.ts";
+import { answerOf, exchangedOf, quicklyGranted, takenOf } from "../../drivers/redis/replies.ts";
+import { readTake, type ScriptCall } from "./redis-lock-scripts.ts";
 import type { ServerTrace } from "./trace.ts";
 
 const MODES = { e: "exclusive", s: "shared", p: "permits" } as const;
@@ -27,7 +27,12 @@ export function traceScript(
 ): void {
   const { keys, args } = call;
   const cells = Array.isArray(reply) ? (reply as readonly (string | number)[]) : [];
-  const refOf = (key: string | undefined, id = "", ttl = "0", delay = "0"): GrantRef => ({
+  const refOf = (
+    key: string | undefined,
+    id = "",
+    ttl: string | number = 0,
+    delay: string | number = 0,
+  ): GrantRef => ({
     name: nameIn(key),
     mode: "exclusive",
     grantId: id,
@@ -43,14 +48,26 @@ export function traceScript(
     ...more,
   });
   switch (call.name) {
+    case "take": {
+      const { id, ttlMs, delayMs } = readTake(args[0]);
+      const granted = takenOf(reply, ttlMs, true);
+      if (granted !== undefined)
+        trace.attempted(askOf(refOf(keys[0], id, ttlMs, delayMs)), granted);
+      return;
+    }
+    case "give-back":
+      if (reply === 1) trace.released([refOf(keys[0], args[0])], RELEASED);
+      return;
     case "quick":
       traceQuick(call, cells, {
         back: (key, id) => {
           trace.released([refOf(key, id)], RELEASED);
         },
-        taken: (key, id, [delay, ttl], before) => {
-          const granted = quicklyGranted(cells[0], before, Number(ttl), true);
-          if (granted !== undefined) trace.attempted(askOf(refOf(key, id, ttl, delay)), granted);
+        taken: (key, told, before) => {
+          const { id, ttlMs, delayMs } = readTake(told);
+          const granted = quicklyGranted(cells[0], before, ttlMs, true);
+          if (granted !== undefined)
+            trace.attempted(askOf(refOf(key, id, ttlMs, delayMs)), granted);
         },
       });
       return;
@@ -89,12 +106,7 @@ function traceQuick(
   cells: readonly (string | number)[],
   tell: {
     back(key: string, id: string | undefined): void;
-    taken(
-      key: string,
-      id: string | undefined,
-      terms: readonly (string | undefined)[],
-      before: string | number | undefined,
-    ): void;
+    taken(key: string, told: string | undefined, before: string | number | undefined): void;
   },
 ): void {
   const back = Number(args[0]);
@@ -104,8 +116,6 @@ function traceQuick(
       if (cell === 1) tell.back(key, args[i + 1]);
       continue;
     }
-    const at = 1 + back + 3 * (i - back);
-    const [, delay, ttl] = (args[at + 1] ?? "").split("|");
-    tell.taken(key, args[at], [delay, ttl], cell);
+    tell.taken(key, args[i + 1], cell);
   }
 }

@@ -3,6 +3,7 @@ import { createHash } from "node:crypto";
 import {
   ATTEMPT,
   EXCHANGE,
+  GIVE_BACK,
   IN_USE,
   INSPECT,
   QUICK,
@@ -10,13 +11,14 @@ import {
   RENEW,
   RENEW_ASIDE,
   REVOKE,
+  TAKE,
 } from "../../drivers/redis/scripts.ts";
 import * as redlock from "../../drivers/redlock/scripts.ts";
 import { SCRIPTS } from "./redis-state.ts";
 
 /** The Redis driver's scripts. */
 const STATEMENTS = [
-  ...[QUICK, ATTEMPT, RENEW, RENEW_ASIDE, RELEASE, REVOKE],
+  ...[TAKE, GIVE_BACK, QUICK, ATTEMPT, RENEW, RENEW_ASIDE, RELEASE, REVOKE],
   ...[EXCHANGE, INSPECT, IN_USE],
 ];
 
@@ -51,6 +53,8 @@ export function commandName(command: readonly unknown[]): string {
   const name = String(command[0]).toUpperCase();
   if (name !== "EVAL" && name !== "EVALSHA") return name;
   const script = NAMES.get(String(command[1])) ?? name;
+  if (script === TAKE.name) return ATTEMPT.name;
+  if (script === GIVE_BACK.name) return RELEASE.name;
   if (script !== QUICK.name) return script;
   // It gives back some names and takes others: what it takes counts.
   const keys = Number(command[2]);
