@@ -13,25 +13,48 @@ interface Row {
   readonly conclusion: string;
   readonly arms: readonly {
     readonly arm: string;
-    readonly holds: boolean;
+    readonly holds: boolean | "unknown";
+    readonly asExpected: boolean;
     readonly notes: readonly string[];
   }[];
 }
 
-/** Exit code of a run that could not be played to its end, or contained no danger. */
-const UNDECIDED = 3;
-
-async function labIn(more: NodeJS.ProcessEnv, ...args: string[]): Promise<readonly Row[]> {
-  const { code, stdout, stderr } = await untilEnough(
-    async () => ringfence(["lab", "run", "-o", "json", ...args], { env: { ...env, ...more } }),
-    (run) => run.code !== UNDECIDED,
-  );
-  expect([code, stderr]).toEqual([0, ""]);
-  return JSON.parse(stdout) as Row[];
+/** Whether it was played to its end, with the danger in it that it is about: a busy machine may let it pass. */
+function wasDangerous({ arms }: Row): boolean {
+  return arms.every(({ holds, asExpected }) => holds === false || (holds === true && asExpected));
 }
 
-async function lab(...args: string[]): Promise<readonly Row[]> {
-  return await labIn({}, ...args);
+async function once(args: readonly string[], more: NodeJS.ProcessEnv): Promise<readonly Row[]> {
+  const run = ["lab", "run", "-o", "json", ...args];
+  const { code, stdout, stderr } = await ringfence(run, { env: { ...env, ...more } });
+  const rows = JSON.parse(stdout) as Row[];
+  const decided = rows.every(({ conclusion }) => conclusion === "held");
+  expect([code, stderr]).toEqual([decided ? 0 : 3, ""]);
+  return rows;
+}
+
+/** What was played, where some contained no danger after playing those again, until they did or a minute is over. */
+async function dangerous(
+  first: readonly Row[],
+  flags: readonly string[],
+  more: NodeJS.ProcessEnv = {},
+): Promise<readonly Row[]> {
+  const rows = new Map(first.map((row) => [row.id, row]));
+  const safe = (): string[] => [...rows.values()].filter((row) => !wasDangerous(row)).map(idOf);
+  if (safe().length > 0)
+    await untilEnough(
+      async () => {
+        for (const row of await once([...safe(), ...flags], more)) rows.set(row.id, row);
+      },
+      () => safe().length === 0,
+    );
+  return [...rows.values()];
+}
+
+const idOf = ({ id }: Row): string => id;
+
+async function lab(names: readonly string[], ...flags: string[]): Promise<readonly Row[]> {
+  return await dangerous(await once([...names, ...flags], {}), flags);
 }
 
 const words = (rows: readonly Row[]): string[] =>
@@ -66,7 +89,7 @@ describe.skipIf(!there)("the failures with real servers and processes", () => {
   it.each(SHORT)(
     "%s comes out in each arm as it does in the simulator",
     async (id) => {
-      expect(words(await lab(id, "--real"))).toEqual(words(await lab(id)));
+      expect(words(await lab([id], "--real"))).toEqual(words(await lab([id])));
     },
     60_000,
   );
@@ -74,14 +97,14 @@ describe.skipIf(!there)("the failures with real servers and processes", () => {
   it.each(IN_A_FILE)(
     "%s comes out so with Ringfence's locks in a file of SQLite",
     async (id) => {
-      expect(words(await lab(id, "--real", "--store", "sqlite"))).toEqual(words(await lab(id)));
+      expect(words(await lab([id], "--real", "--store", "sqlite"))).toEqual(words(await lab([id])));
     },
     60_000,
   );
 
   it(`${POSTGRES.join(", ")} come out so with PostgreSQL, and say where no network could be made`, async () => {
-    const real = await lab(...POSTGRES, "--real");
-    expect(words(real)).toEqual(words(await lab(...POSTGRES)));
+    const real = await lab(POSTGRES, "--real");
+    expect(words(real)).toEqual(words(await lab(POSTGRES)));
     expect(notesOf(real)).toHaveLength(hasNetworks() ? 0 : 1);
   }, 180_000);
 
@@ -93,20 +116,21 @@ describe.skipIf(!there)("the failures with real servers and processes", () => {
     mkdirSync(dirname(unshare));
     const refusal = "#!/bin/sh\necho 'unshare failed: Operation not permitted' >&2\nexit 1\n";
     writeFileSync(unshare, refusal, { mode: 0o755 });
-    const real = await labIn({ PATH: `${dirname(unshare)}:${env["PATH"] ?? ""}` }, "S29", "--real");
-    expect(words(real)).toEqual(words(await lab("S29")));
+    const path = { PATH: `${dirname(unshare)}:${env["PATH"] ?? ""}` };
+    const real = await dangerous(await once(["S29", "--real"], path), ["--real"], path);
+    expect(words(real)).toEqual(words(await lab(["S29"])));
     expect(notesOf(real)).toEqual([expect.stringContaining("Operation not permitted")]);
   });
 
   it("all of them come out as in the simulator, in less than two minutes", {
     timeout: 600_000,
   }, async () => {
-    const startedMs = performance.now();
-    const real = await lab("--real");
-    const tookMs = performance.now() - startedMs;
-    expect(words(real)).toEqual(words(await lab(...real.map(({ id }) => id))));
-    expect(tookMs).toBeLessThan(120_000);
-    const inFile = await lab("--real", "--store", "sqlite");
-    expect(words(inFile)).toEqual(words(await lab(...inFile.map(({ id }) => id))));
+    for (const flags of [["--real"], ["--real", "--store", "sqlite"]]) {
+      const startedMs = performance.now();
+      const first = await once(flags, {});
+      expect(performance.now() - startedMs).toBeLessThan(120_000);
+      const real = await dangerous(first, flags);
+      expect(words(real)).toEqual(words(await lab(real.map(idOf))));
+    }
   });
 });

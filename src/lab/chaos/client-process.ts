@@ -16,7 +16,8 @@ interface Waiting {
 
 /** A client process that does what it is told. What it is asked when it is dead never comes to an end. */
 export class ClientChild {
-  readonly name: string;
+  /** Those in it; most have a process of their own. */
+  readonly names: readonly string[];
   /** Called where the process asks to be stopped. */
   onStop: (ms: number) => void = () => undefined;
   readonly #child: ChildProcess;
@@ -26,7 +27,8 @@ export class ClientChild {
   #complaint = "";
 
   private constructor(setup: WorkerSetup, env: NodeJS.ProcessEnv, host: Host | undefined) {
-    this.name = setup.name;
+    this.names = setup.names;
+    const names = setup.names.join(", ");
     const here = { name: process.execPath, args: process.execArgv };
     const { name, args } = host?.within(here) ?? here;
     this.#child = fork(WORKER, [JSON.stringify(setup)], {
@@ -46,7 +48,7 @@ export class ClientChild {
       }
       const waiting = this.#waiting.get(said.n);
       this.#waiting.delete(said.n);
-      if ("error" in said) waiting?.reject(new Error(`${this.name}: ${said.error}`));
+      if ("error" in said) waiting?.reject(new Error(`${names}: ${said.error}`));
       else waiting?.resolve(said.result);
     });
     this.#child.on("exit", () => {
@@ -54,7 +56,7 @@ export class ClientChild {
       this.#gone = true;
       if (wanted) return;
       for (const { reject } of this.#waiting.values())
-        reject(new Error(`${this.name} ended: ${this.#complaint}`));
+        reject(new Error(`${names} ended: ${this.#complaint}`));
     });
     // What cannot be sent to a dead process is noticed by its end.
     this.#child.on("error", () => undefined);
@@ -71,11 +73,12 @@ export class ClientChild {
     return child;
   }
 
-  async do(task: Task): Promise<unknown> {
+  /** Has one of its clients do something. */
+  async do(as: string, task: Task): Promise<unknown> {
     this.#count += 1;
     const n = this.#count;
     const answer = this.#answer(n);
-    this.#tell({ ...task, n });
+    this.#tell({ ...task, n, as });
     return await answer;
   }
 

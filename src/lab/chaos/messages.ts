@@ -2,11 +2,12 @@ import type { LockTerms } from "../clients/client.ts";
 import type { ArmName } from "../scenarios/scenario.ts";
 import type { Update } from "../workloads/ledger.ts";
 
-/** How a client process is started. */
+/** How a process of clients is started. */
 export interface WorkerSetup {
   readonly scenario: string;
   readonly arm: ArmName;
-  readonly name: string;
+  /** The clients in it. */
+  readonly names: readonly string[];
   /** Where its events go, one line each. */
   readonly file: string;
   /** Ringfence's store; `null`: the client is a naive one. */
@@ -58,8 +59,10 @@ export type Task =
       readonly body: string;
     };
 
-/** A task with its number; or that whoever asked to be stopped in one goes on. */
-export type Told = (Task & { readonly n: number }) | { readonly do: "go on"; readonly n: number };
+/** A client's task with its number; or that whoever asked to be stopped in one goes on. */
+export type Told =
+  | (Task & { readonly n: number; readonly as: string })
+  | { readonly do: "go on"; readonly n: number };
 
 /** What a client process says; the first is `n: 0`, when it is ready. */
 export type Said =

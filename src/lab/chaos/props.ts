@@ -14,7 +14,7 @@ import type { WallClock } from "./wall-clock.ts";
 export interface Props {
   readonly lock: LockStore;
   readonly clients: ReadonlyMap<string, ClientChild>;
-  /** By `client>server`. */
+  /** By `client>server`; of several clients in one process by the first. */
   readonly ways: ReadonlyMap<string, Proxy>;
   /** By process or server, where they can be moved. */
   readonly clocks: ReadonlyMap<string, WallClock>;
@@ -44,26 +44,34 @@ export async function setUp(scenario: Scenario, armName: ArmName, how: How): Pro
     const resource = await ResourceListener.open(arms[armName].guard, journal);
     parts.atEnd(async () => resource.close());
     const away = new Set(lock.postgres?.hosts == null ? [] : (real.away ?? []));
+    const processes = real.clients.map((each) => (typeof each === "string" ? [each] : each));
     const clients = await Promise.all(
-      real.clients.map(async (name, i) => {
-        const own = { scenario: id, arm: armName, name, ops: (i + 1) * OPS };
-        return startClient(own, { lock, resource: resource.port, parts, away: away.has(name) });
+      processes.map(async (names, i) => {
+        const own = { scenario: id, arm: armName, names, ops: (i + 1) * OPS };
+        const on = names.some((name) => away.has(name));
+        return startClient(own, { lock, resource: resource.port, parts, away: on });
       }),
     );
     return {
       lock,
-      clients: new Map(clients.map((child) => [child.name, child])),
+      clients: new Map(
+        clients.flatMap((child) => child.names.map((name) => [name, child] as const)),
+      ),
       ways: parts.ways,
       clocks: parts.clocks,
       away,
       journal,
-      files: [journalFile, ...real.clients.map((name) => join(how.folder, `${name}.ndjson`))],
+      files: [journalFile, ...processes.map((names) => fileOf(how, names))],
       close: async () => parts.close(),
     };
   } catch (error) {
     await parts.close();
     throw error;
   }
+}
+
+function fileOf({ folder }: How, [name = ""]: readonly string[]): string {
+  return join(folder, `${name}.ndjson`);
 }
 
 /** What a client process is among. */
@@ -76,12 +84,12 @@ interface Around {
 
 /** A client process, with a way of its own to everything; or on a host of its own, with nothing but a wire to a server. */
 async function startClient(
-  own: Pick<WorkerSetup, "scenario" | "arm" | "name" | "ops">,
+  own: Pick<WorkerSetup, "scenario" | "arm" | "names" | "ops">,
   around: Around,
 ): Promise<ClientChild> {
   const { lock, resource, parts, away } = around;
-  const { name } = own;
-  const file = join(parts.how.folder, `${name}.ndjson`);
+  const [name = ""] = own.names;
+  const file = fileOf(parts.how, own.names);
   const { postgres } = lock;
   if (away && postgres?.hosts != null) {
     const url = postgres.awayUrl;

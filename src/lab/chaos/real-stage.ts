@@ -6,7 +6,7 @@ import type { Update } from "../workloads/ledger.ts";
 import type { ClientChild } from "./client-process.ts";
 import type { Journal } from "./journal.ts";
 import type { HeldFacts, Task } from "./messages.ts";
-import { keyOn, Observer, recordOn } from "./observer.ts";
+import { keyOn, Observer, observeWakes, recordOn } from "./observer.ts";
 import type { How } from "./parts.ts";
 import { type Props, setUp } from "./props.ts";
 import type { Gate, Proxy } from "./proxy.ts";
@@ -27,10 +27,10 @@ class RemoteHeld implements PlayHeld {
   readonly lock: string;
   readonly grant: string;
   readonly token: bigint | undefined;
-  readonly #child: ClientChild;
+  readonly #do: (task: Task) => Promise<unknown>;
 
-  constructor(child: ClientChild, { id, lock, grant, token }: HeldFacts) {
-    this.#child = child;
+  constructor(act: (task: Task) => Promise<unknown>, { id, lock, grant, token }: HeldFacts) {
+    this.#do = act;
     this.id = id;
     this.lock = lock;
     this.grant = grant;
@@ -38,19 +38,19 @@ class RemoteHeld implements PlayHeld {
   }
 
   async believes(): Promise<boolean> {
-    return (await this.#child.do({ do: "believes", held: this.id })) === true;
+    return (await this.#do({ do: "believes", held: this.id })) === true;
   }
 
   async renew(ms: number): Promise<void> {
-    await this.#child.do({ do: "renew", held: this.id, ms });
+    await this.#do({ do: "renew", held: this.id, ms });
   }
 
   async release(): Promise<void> {
-    await this.#child.do({ do: "release", held: this.id });
+    await this.#do({ do: "release", held: this.id });
   }
 
   async handOver(): Promise<string> {
-    return String(await this.#child.do({ do: "handOver", held: this.id }));
+    return String(await this.#do({ do: "handOver", held: this.id }));
   }
 }
 
@@ -80,7 +80,7 @@ export class RealStage implements Play {
     this.#startedAt = systemClock.mono();
     for (const child of props.clients.values())
       child.onStop = (ms) => {
-        this.pauseFor(child.name, ms);
+        this.pauseFor(child.names[0] ?? "", ms);
       };
   }
 
@@ -89,6 +89,7 @@ export class RealStage implements Play {
     const stage = new RealStage(armName, await setUp(scenario, armName, how));
     const { property } = scenario;
     if (property === "P6" || property === "P14") stage.#observe(scenario.arms[armName]);
+    if (property === "P9") await stage.#observeWakes();
     return stage;
   }
 
@@ -130,14 +131,14 @@ export class RealStage implements Play {
     const child = this.#child(name);
     const held = (facts: unknown): PlayHeld | null => {
       if (facts === null) return null;
-      const lease = new RemoteHeld(child, facts as HeldFacts);
+      const lease = new RemoteHeld(async (task) => child.do(name, task), facts as HeldFacts);
       this.#last.set(lease.lock, lease.grant);
       return lease;
     };
     return {
-      acquire: async (lock, terms) => held(await child.do({ do: "acquire", lock, terms })),
+      acquire: async (lock, terms) => held(await child.do(name, { do: "acquire", lock, terms })),
       resume: async (text, lock, terms) =>
-        held(await child.do({ do: "resume", text, lock, terms })),
+        held(await child.do(name, { do: "resume", text, lock, terms })),
     };
   }
 
@@ -152,9 +153,9 @@ export class RealStage implements Play {
     locks: readonly string[],
     terms: LockTerms,
   ): Promise<() => Promise<void>> {
-    await this.#child(name).do({ do: "acquireAll", locks, terms });
+    await this.#child(name).do(name, { do: "acquireAll", locks, terms });
     return async () => {
-      await this.#child(name).do({ do: "releaseAll" });
+      await this.#child(name).do(name, { do: "releaseAll" });
     };
   }
 
@@ -186,9 +187,9 @@ export class RealStage implements Play {
 
   async byHand(name: string, work: (from: number) => Promise<void>, res = "R"): Promise<void> {
     const child = this.#child(name);
-    const from = Number(await child.do({ do: "byHand", res, from: null }));
+    const from = Number(await child.do(name, { do: "byHand", res, from: null }));
     await work(from);
-    await child.do({ do: "byHand", res, from });
+    await child.do(name, { do: "byHand", res, from });
   }
 
   async update(name: string, held: PlayHeld, how: Update): Promise<boolean> {
@@ -200,13 +201,13 @@ export class RealStage implements Play {
   }
 
   async revoke(name: string, lock: string = LOCK): Promise<void> {
-    await this.#child(name).do({ do: "revoke", lock });
+    await this.#child(name).do(name, { do: "revoke", lock });
     const grant = this.#last.get(lock);
     if (grant !== undefined) this.#journal.revoked(name, lock, grant);
   }
 
   async sleep(name: string, ms: number): Promise<void> {
-    await this.#child(name).do({ do: "sleep", ms });
+    await this.#child(name).do(name, { do: "sleep", ms });
   }
 
   async after(ms: number): Promise<void> {
@@ -363,7 +364,7 @@ export class RealStage implements Play {
 
   async #with(name: string, held: PlayHeld, task: (id: number) => Task): Promise<unknown> {
     if (!(held instanceof RemoteHeld)) throw new TypeError("a lease of another stage");
-    return await this.#child(name).do(task(held.id));
+    return await this.#child(name).do(name, task(held.id));
   }
 
   /** What carries messages from one to the other. */
@@ -380,6 +381,17 @@ export class RealStage implements Play {
     if (lock.kind === "redlock" || lock.kind === "quorum") return;
     const look = this.#look(this.#props.lock.redis[0]?.port ?? 0);
     this.#observer = new Observer(LOCK, this.#journal, look);
+  }
+
+  /** Locks by hand tell for themselves whom they have woken. */
+  async #observeWakes(): Promise<void> {
+    const [server] = this.#props.lock.redis;
+    if (!this.ours || server === undefined) return;
+    const observed = await observeWakes(server.port, LOCK, this.#journal);
+    this.#closers.push(async () => {
+      observed.close();
+      return Promise.resolve();
+    });
   }
 
   #look(port: number): ReturnType<typeof keyOn> {

@@ -74,8 +74,8 @@ export interface Scenario {
 
 /** What a scenario needs to run with real servers and processes. */
 interface RealTerms {
-  /** Processes that it uses, started before it begins. */
-  readonly clients: readonly string[];
+  /** Its clients, started before it begins: each in a process of its own, or several in one. */
+  readonly clients: readonly (string | readonly string[])[];
   /** Whether it does nothing to the lock server or the way to it, so that a file serves Ringfence's arm as well. */
   readonly file?: boolean;
   /** Whether it moves the wall clock of a process or a server. */
