@@ -28,7 +28,10 @@ export function checkExecutable(command: string, env: NodeJS.ProcessEnv): void {
 
 function look(path: string): "executable" | "refused" | "absent" {
   try {
-    if (statSync(path).isDirectory()) return "refused";
+    // Most folders of a PATH do not have it, and an error takes longer to make than the rest of the search.
+    const found = statSync(path, { throwIfNoEntry: false });
+    if (found === undefined) return "absent";
+    if (found.isDirectory()) return "refused";
     accessSync(path, constants.X_OK);
     return "executable";
   } catch (error) {

@@ -40,6 +40,7 @@ function redactServers(servers: string): string {
 }
 
 function redactQuery(query: string): string {
+  if (!query.includes("=")) return query;
   return query.replace(/([?&;]([^=&;#\s]+)=)([^&;#\s]*)/g, (whole, start: string, name: string) =>
     SECRET.test(name) ? `${start}***` : whole,
   );

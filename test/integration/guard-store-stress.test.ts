@@ -5,6 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import Database from "libsql";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { dynamodbGuardTable } from "../../src/guards/dynamodb/index.ts";
+import { fileStore } from "../../src/guards/file/index.ts";
 import { httpGuard } from "../../src/guards/http/index.ts";
 import { sqliteGuard } from "../../src/guards/sqlite/index.ts";
 import { DynamoServer, describeDynamo } from "../fixtures/dynamodb-server.ts";
@@ -252,6 +253,34 @@ describe("guards among processes that are stopped and killed, on an object store
       const { files } = JSON.parse(manifest) as { files: [string, string][] };
       const [, file = ""] = files.find(([name]) => name === "counter") ?? [];
       return server.objects.get(`/bucket/${place}/${file}`)?.body.toString() ?? null;
+    },
+  });
+});
+
+describe("guards among processes that are stopped and killed, on the files of one folder", () => {
+  const files = (): string => join(folder.path, "files");
+  stress("file", 200, {
+    url: files,
+    read: async (place) => fileStore(join(files(), place)).readText("counter"),
+  });
+});
+
+describe("guards among processes that are stopped and killed, on SQLite", () => {
+  const file = (): string => join(folder.path, "resource.db");
+  let db: Database.Database;
+  beforeAll(() => {
+    db = new Database(file());
+    db.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;");
+    db.exec("CREATE TABLE documents (name TEXT PRIMARY KEY, text TEXT)");
+  });
+  afterAll(() => {
+    db.close();
+  });
+  stress("sqlite", 60, {
+    url: file,
+    read: async (place) => {
+      const rows = db.prepare("SELECT text FROM documents WHERE name = ?").all(place);
+      return (rows as { text: string }[])[0]?.text ?? null;
     },
   });
 });

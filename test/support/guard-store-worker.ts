@@ -6,6 +6,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { appendFileSync } from "node:fs";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { DynamoDB } from "@aws-sdk/client-dynamodb";
 import { Redis } from "ioredis";
@@ -14,14 +15,16 @@ import { BackendError, StaleTokenError } from "../../src/core/errors.ts";
 import type { Presented } from "../../src/core/guard.ts";
 import { writeSequencer } from "../../src/core/sequencer.ts";
 import { dynamodbGuard, dynamodbTransaction } from "../../src/guards/dynamodb/index.ts";
+import { fileGuard, fileStore } from "../../src/guards/file/index.ts";
 import { fencedFetch, staleFrom } from "../../src/guards/http/index.ts";
 import { redisGuard, redisStore } from "../../src/guards/redis/index.ts";
 import { s3Guard, s3Store } from "../../src/guards/s3/index.ts";
 import { isBusy } from "../../src/guards/sqlite/client.ts";
+import { sqliteGuard } from "../../src/guards/sqlite/index.ts";
 import { systemMac } from "../../src/runtime/system-mac.ts";
 
 /** Which resource. */
-export type Kind = "redis" | "s3" | "dynamodb" | "http";
+export type Kind = "redis" | "s3" | "file" | "sqlite" | "dynamodb" | "http";
 
 /** One stretch of work. */
 export interface StoreOrder {
@@ -135,6 +138,51 @@ function s3Place({ url, place }: StoreOrder): Place {
   };
 }
 
+function filePlace({ url, place }: StoreOrder): Place {
+  const [guard, store] = [fileGuard(), fileStore(join(url, place))];
+  return {
+    claim: async (lease) => guard.claim(store, NAME, lease),
+    read: async () => parsed(await store.readText(NAME)),
+    write: async (lease, counted) =>
+      store.transaction(async (tx) => {
+        if (lease !== null) await guard.verify(tx, NAME, lease);
+        tx.write(NAME, JSON.stringify(counted));
+      }),
+    close: () => undefined,
+  };
+}
+
+/** A file that a stopped process may keep locked: then nothing is written, and somebody else tries. */
+function sqlitePlace({ url, place }: StoreOrder): Place {
+  const db = new Database(url, { timeout: 200 });
+  const guard = sqliteGuard();
+  const text = db.prepare("SELECT text FROM documents WHERE name = ?");
+  const put = db.prepare("INSERT OR REPLACE INTO documents VALUES (?, ?)");
+  const unlessBusy = async <T>(fn: () => T | Promise<T>): Promise<T> => {
+    try {
+      return await fn();
+    } catch (error) {
+      if (!isBusy(error)) throw error;
+      const facts = { operation: "write", outcome: "not-applied", cause: error } as const;
+      throw new BackendError("somebody else writes", facts);
+    }
+  };
+  return {
+    claim: async (lease) => unlessBusy(async () => guard.claim(db, place, lease)),
+    read: async () =>
+      parsed(await unlessBusy(() => (text.all(place)[0] as { text: string } | undefined)?.text)),
+    write: async (lease, counted) => {
+      await unlessBusy(async () => {
+        if (lease === null) put.run(place, JSON.stringify(counted));
+        else await guard.run(db, place, lease, () => put.run(place, JSON.stringify(counted)));
+      });
+    },
+    close: () => {
+      db.close();
+    },
+  };
+}
+
 function dynamoPlace({ url, place }: StoreOrder): Place {
   const credentials = { accessKeyId: "test", secretAccessKey: "test" };
   const client = new DynamoDB({ endpoint: url, region: "us-east-1", credentials });
@@ -194,7 +242,14 @@ function httpPlace({ url, place }: StoreOrder): Place {
   };
 }
 
-const PLACES = { redis: redisPlace, s3: s3Place, dynamodb: dynamoPlace, http: httpPlace };
+const PLACES = {
+  redis: redisPlace,
+  s3: s3Place,
+  file: filePlace,
+  sqlite: sqlitePlace,
+  dynamodb: dynamoPlace,
+  http: httpPlace,
+};
 
 async function work(order: StoreOrder): Promise<void> {
   const { kind, guarded, service, log, forMs, leaseMs } = order;
