@@ -3,6 +3,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { describe, expect, it } from "vitest";
 import { buildFirst, place, ringfence } from "../e2e/ringfence.ts";
+import { describePostgres } from "../fixtures/postgres-server.ts";
 import { SOAK, untilEnough } from "../fixtures/soak.ts";
 
 buildFirst();
@@ -102,25 +103,8 @@ describe.skipIf(!there)("the failures with real servers and processes", () => {
     60_000,
   );
 
-  it(`${POSTGRES.join(", ")} come out so with PostgreSQL, and say where no network could be made`, async () => {
-    const real = await lab(POSTGRES, "--real");
-    expect(words(real)).toEqual(words(await lab(POSTGRES)));
-    expect(notesOf(real)).toHaveLength(hasNetworks() ? 0 : 1);
-  }, 180_000);
-
   // Only where it has its minutes: a test that is skipped fails in CI.
   if (!SOAK) return;
-
-  it("S29 comes out so where no network can be made", { timeout: 180_000 }, async () => {
-    const unshare = file("bin/unshare");
-    mkdirSync(dirname(unshare));
-    const refusal = "#!/bin/sh\necho 'unshare failed: Operation not permitted' >&2\nexit 1\n";
-    writeFileSync(unshare, refusal, { mode: 0o755 });
-    const path = { PATH: `${dirname(unshare)}:${env["PATH"] ?? ""}` };
-    const real = await dangerous(await once(["S29", "--real"], path), ["--real"], path);
-    expect(words(real)).toEqual(words(await lab(["S29"])));
-    expect(notesOf(real)).toEqual([expect.stringContaining("Operation not permitted")]);
-  });
 
   it("all of them come out as in the simulator, in less than two minutes", {
     timeout: 600_000,
@@ -132,5 +116,27 @@ describe.skipIf(!there)("the failures with real servers and processes", () => {
       const real = await dangerous(first, flags);
       expect(words(real)).toEqual(words(await lab(real.map(idOf))));
     }
+  });
+});
+
+describePostgres("the failures of PostgreSQL with real servers and processes", () => {
+  it(`${POSTGRES.join(", ")} come out in each arm as in the simulator, and say where no network could be made`, async () => {
+    const real = await lab(POSTGRES, "--real");
+    expect(words(real)).toEqual(words(await lab(POSTGRES)));
+    expect(notesOf(real)).toHaveLength(hasNetworks() ? 0 : 1);
+  }, 300_000);
+
+  // As above.
+  if (!SOAK) return;
+
+  it("S29 comes out so where no network can be made", { timeout: 300_000 }, async () => {
+    const unshare = file("bin/unshare");
+    mkdirSync(dirname(unshare));
+    const refusal = "#!/bin/sh\necho 'unshare failed: Operation not permitted' >&2\nexit 1\n";
+    writeFileSync(unshare, refusal, { mode: 0o755 });
+    const path = { PATH: `${dirname(unshare)}:${env["PATH"] ?? ""}` };
+    const real = await dangerous(await once(["S29", "--real"], path), ["--real"], path);
+    expect(words(real)).toEqual(words(await lab(["S29"])));
+    expect(notesOf(real)).toEqual([expect.stringContaining("Operation not permitted")]);
   });
 });
