@@ -4,6 +4,7 @@ import { dirname, join } from "node:path";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { runRedisScript } from "../../src/lab/servers/redis-lock-scripts.ts";
+import type { RedisLocks } from "../../src/lab/servers/redis-lock-state.ts";
 import type * as ModelVariant from "../fixtures/redis-model-variant.ts";
 import { describeRedis, RedisServer } from "../fixtures/redis-server.ts";
 import { differenceFrom, type Recorded, Recorder } from "../fixtures/redis-traces.ts";
@@ -35,6 +36,10 @@ const WRONG: Readonly<Record<string, readonly [from: string, to: string]>> = {
   "an offer is for the waiter's whole ttl": [
     "this.now + Math.min(waiter.ttlMs, OFFER_MS)",
     "this.now + waiter.ttlMs",
+  ],
+  "an offer outlives its time": [
+    "waiter.offerUntil > this.now) continue",
+    "waiter.offerUntil > 0) continue",
   ],
   "who asks is woken as well": ["if (id !== asking)", "if (id !== null)"],
   "the dead count as those ahead": [
@@ -125,6 +130,31 @@ describeRedis("the Redis driver's scripts, as the simulator has them", () => {
     const { runRedisScript: wrong } = createRequire(import.meta.url)(file) as typeof ModelVariant;
     expect(traces.some((trace) => differenceFrom(trace, wrong) !== null)).toBe(true);
   });
+});
+
+// Found by the lab (a server that stood still for a minute, seed 2000889): the offer was in the waiter's record, and no
+// longer among the occupants, so the waiter was neither served nor passed over, for as long as it asked.
+it("an offer that nobody took for a minute is made again to the waiter that comes back", () => {
+  const names: RedisLocks = new Map();
+  const keys = ["l", "q", "c", "r"].map((part) => `ringfence:n:{a}:${part}`);
+  const play = (ms: number, name: string, args: readonly string[]): unknown =>
+    runRedisScript(names, BigInt(1_750_000_000_000 + ms) * 1000n, { name, keys, args }).reply;
+  const ask = (id: string, join: string): string[] => [
+    id,
+    "e",
+    "1",
+    "10000",
+    "0",
+    join,
+    "1",
+    "",
+    "wake",
+    id,
+  ];
+  expect(play(0, "attempt", ask("A", "no"))).toMatchObject({ 0: 1 });
+  expect(play(1, "attempt", ask("B", "yes"))).toMatchObject({ 0: 0, 1: 1 });
+  expect(play(2, "release", ["A", "0", ""])).toEqual([1]);
+  expect(play(61_000, "attempt", ask("B", "kept"))).toMatchObject({ 0: 1 });
 });
 
 /** What kinds of answers there are in a reply: what it begins with, and why. */

@@ -171,7 +171,8 @@ local function offers(asking)
     local id = redis.call('ZRANGE', Q, at, at)[1]
     if not id then return true end
     local w = waiter(id)
-    if w and w.offer > 0 then at = at + 1
+    -- By its time, since its entry in C ends before the record of somebody who was away for a minute.
+    if w and w.offer > now then at = at + 1
     elseif not w or w.alive <= now then redis.call('ZREM', Q, id)
     elseif not room(w.mode) then return false
     else

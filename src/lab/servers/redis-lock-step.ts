@@ -161,7 +161,7 @@ export class Step {
     const { queue, occupants } = this.name;
     for (const [id] of ranked(queue)) {
       const waiter = this.waiter(id);
-      if (waiter !== null && waiter.offerUntil > 0) continue;
+      if (waiter !== null && waiter.offerUntil > this.now) continue;
       if (waiter === null || waiter.aliveUntil <= this.now) {
         queue.delete(id);
         continue;

@@ -1,7 +1,7 @@
 /** What the Redis driver's scripts did at a server, as the checkers read it. */
-import type { Ask, GrantRef } from "../../core/driver.ts";
+import type { Ask, Granted, GrantRef } from "../../core/driver.ts";
 import { decodeName } from "../../core/lock-name.ts";
-import { answerOf, exchangedOf, quicklyGranted, takenOf } from "../../drivers/redis/replies.ts";
+import { answerOf, exchangedOf, quicklyGranted } from "../../drivers/redis/replies.ts";
 import { readTake, type ScriptCall } from "./redis-lock-scripts.ts";
 import type { ServerTrace } from "./trace.ts";
 
@@ -48,26 +48,15 @@ export function traceScript(
     ...more,
   });
   switch (call.name) {
-    case "take": {
-      const { id, ttlMs, delayMs } = readTake(args[0]);
-      const granted = takenOf(reply, ttlMs, true);
-      if (granted !== undefined)
-        trace.attempted(askOf(refOf(keys[0], id, ttlMs, delayMs)), granted);
-      return;
-    }
+    case "take":
     case "give-back":
-      if (reply === 1) trace.released([refOf(keys[0], args[0])], RELEASED);
-      return;
     case "quick":
-      traceQuick(call, cells, {
+      traceQuick(call, reply, {
         back: (key, id) => {
           trace.released([refOf(key, id)], RELEASED);
         },
-        taken: (key, told, before) => {
-          const { id, ttlMs, delayMs } = readTake(told);
-          const granted = quicklyGranted(cells[0], before, ttlMs, true);
-          if (granted !== undefined)
-            trace.attempted(askOf(refOf(key, id, ttlMs, delayMs)), granted);
+        taken: (key, { id, ttlMs, delayMs }, granted) => {
+          trace.attempted(askOf(refOf(key, id, ttlMs, delayMs)), granted);
         },
       });
       return;
@@ -101,21 +90,27 @@ export function traceScript(
   }
 }
 
+/** Those that give back and take what nobody else wants, one or several. */
 function traceQuick(
-  { keys, args }: ScriptCall,
-  cells: readonly (string | number)[],
+  { name, keys, args }: ScriptCall,
+  reply: unknown,
   tell: {
-    back(key: string, id: string | undefined): void;
-    taken(key: string, told: string | undefined, before: string | number | undefined): void;
+    back(key: string | undefined, id: string | undefined): void;
+    taken(key: string | undefined, lease: ReturnType<typeof readTake>, granted: Granted): void;
   },
 ): void {
-  const back = Number(args[0]);
-  for (const [i, key] of keys.entries()) {
-    const cell = cells[i + 1];
-    if (i < back) {
-      if (cell === 1) tell.back(key, args[i + 1]);
-      continue;
-    }
-    tell.taken(key, args[i + 1], cell);
+  const taken = (at: number, token?: string | number, before?: string | number): void => {
+    const lease = readTake(args[name === "quick" ? at + 1 : at]);
+    const granted = quicklyGranted(token, before, lease.ttlMs, true);
+    if (granted !== undefined) tell.taken(keys[at], lease, granted);
+  };
+  if (name === "give-back") {
+    if (reply === 1) tell.back(keys[0], args[0]);
+  } else if (name === "take") taken(0, ...(typeof reply === "string" ? reply.split("|") : []));
+  else {
+    const [token, ...cells] = reply as readonly (string | number)[];
+    for (const [i, cell] of cells.entries())
+      if (i >= Number(args[0])) taken(i, token, cell);
+      else if (cell === 1) tell.back(keys[i], args[i + 1]);
   }
 }
