@@ -25,6 +25,7 @@ const DEBIAN = [
   { name: "gcc", command: "gcc", why: "compiles the shim that moves a process's wall clock" },
   { name: "libc6-dev", command: "gcc", why: "the headers for it" },
   { name: "procps", command: "pgrep", why: "finds the processes of a server that a test crashes" },
+  { name: "iproute2", command: "ip", why: "the networks that the lab makes for a lost host" },
   { name: "postgresql-15", command: "postgres", service: "postgresql", why: "PostgreSQL" },
   { name: "pgbouncer", command: "pgbouncer", service: "pgbouncer", why: "poolers of PostgreSQL" },
   { name: "mariadb-server", command: "mariadbd", service: "mariadb", why: "MySQL and MariaDB" },

@@ -1,4 +1,4 @@
-import { accessSync, constants, readFileSync, statSync } from "node:fs";
+import { accessSync, constants, statSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { EXIT, ExitError } from "./exit-codes.ts";
 
@@ -38,17 +38,4 @@ function look(path: string): "executable" | "refused" | "absent" {
     const { code } = error as NodeJS.ErrnoException;
     return code === "ENOENT" || code === "ENOTDIR" ? "absent" : "refused";
   }
-}
-
-/**
- * The path of a `setpriv` that knows `--pdeathsig`, with which the kernel ends a child when its parent is killed.
- * Busybox and old systems have one that does not: its text tells, without the price of a process.
- */
-export function findSetpriv(): string | null {
-  if (process.platform !== "linux") return null;
-  for (const path of ["/usr/bin/setpriv", "/bin/setpriv"]) {
-    if (look(path) !== "executable") continue;
-    return readFileSync(path).includes("pdeathsig") ? path : null;
-  }
-  return null;
 }

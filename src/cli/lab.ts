@@ -41,6 +41,8 @@ const EXIT_LINES: readonly (readonly [string, string])[] = [
   ["64", "wrong usage"],
 ];
 const STRATEGIES: readonly Strategy[] = ["random", "pct", "bounded"];
+const REAL =
+  "with real servers and processes, in real time; needs redis-server, for S28 to S32, S42, S51 and S52 PostgreSQL and PgBouncer";
 const HISTORY = "write its history: .ndjson, .edn (Jepsen) or .mmd (Mermaid)";
 /** How often an exploration says how far it is. */
 const PROGRESS_RUNS = 50;
@@ -93,8 +95,12 @@ function defineRun(lab: Command, act: (action: Action) => void): void {
     .argument("[names...]", "numbers or names");
   withOutput(command, ["table", "json"])
     .optionsGroup("Options:")
-    .option("--real", "with real servers and processes, in real time; needs redis-server")
-    .option("--store <name>", "with --real: Ringfence's store, redis or sqlite", "redis")
+    .option("--real", REAL)
+    .option(
+      "--store <name>",
+      "with --real: Ringfence's store where it is not a PostgreSQL: redis or sqlite",
+      "redis",
+    )
     .option("--seed <n>", "without --real: the first seed", "1")
     .option("--arm <name>", "whose files those are: naive, fence or ringfence", "naive")
     .option("--html <file>", "write the last one's timeline")
@@ -129,6 +135,7 @@ async function runScenarios(
   await writeOut(
     output === "json" ? `${JSON.stringify(results.map(plainResult))}\n` : tableOf(results),
   );
+  for (const line of output === "json" ? [] : notesOf(results)) messages.note(line);
   const last = results.at(-1);
   if (last !== undefined) {
     const { history, verdict } = last.arms[arm];
@@ -203,10 +210,18 @@ function tableOf(results: readonly ScenarioResult[]): string {
   return `${table}\n${sentences.join("")}`;
 }
 
+/** What was played in another way than it could be, and why: once for a scenario. */
+function notesOf(results: readonly ScenarioResult[]): string[] {
+  return results.flatMap(({ scenario, arms }) => {
+    const notes = [arms.naive, arms.fence, arms.ringfence].flatMap((arm) => arm.notes ?? []);
+    return [...new Set(notes)].map((note) => `${scenario.id}: ${note}`);
+  });
+}
+
 function plainResult({ scenario, arms, conclusion }: ScenarioResult): Record<string, unknown> {
   const { id, name, title, property } = scenario;
   const all = [arms.naive, arms.fence, arms.ringfence].map(
-    ({ arm, verdict, seed, runs, asExpected }) => ({
+    ({ arm, verdict, seed, runs, asExpected, notes = [] }) => ({
       arm,
       holds: verdict.verdict,
       asExpected,
@@ -214,6 +229,7 @@ function plainResult({ scenario, arms, conclusion }: ScenarioResult): Record<str
       runs,
       sentences: verdict.violations.map(({ sentence }) => sentence),
       reasons: verdict.reasons,
+      notes,
     }),
   );
   return { id, name, title, property, conclusion, arms: all };
@@ -227,7 +243,7 @@ function defineExplore(lab: Command, act: (action: Action) => void): void {
     .option("--runs <n>", "how many at most")
     .option(
       "--subject <name>",
-      "core, sqlite, redis, redis-forgets or redlock; to be broken: S04, S11, S12, S21",
+      "core, sqlite, redis, redis-forgets, redlock or postgres; to be broken: S04, S11, S12, S21",
       "core",
     )
     .option("--strategy <name>", "random, pct or bounded", "random")

@@ -75,7 +75,7 @@ function scenarioOf(name: string): Scenario {
 
 /** How `explore` goes about it. */
 export interface ExploreOptions {
-  /** What runs: `core`, `sqlite`, `redis`, `redis-forgets`, `redlock`, or what is there to be broken: `S04`, `S11`, `S12`, `S21`. */
+  /** What runs: `core`, `sqlite`, `redis`, `redis-forgets`, `redlock`, `postgres`, or what is there to be broken: `S04`, `S11`, `S12`, `S21`. */
   readonly subject?: string;
   readonly strategy?: Strategy;
   readonly seed?: number;

@@ -18,6 +18,8 @@ export interface ArmResult {
   readonly hash: number;
   /** Whether it came out as the scenario says. */
   readonly asExpected: boolean;
+  /** Where a real run had to play something in another way than it could be: what, and why. */
+  readonly notes?: readonly string[];
 }
 
 /** A scenario's outcome. */

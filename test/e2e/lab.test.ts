@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { SUBJECTS } from "../../src/lab/explore/subjects.ts";
 import { EXIT_CODES } from "../../src/lab/index.ts";
 import { buildFirst, place, ringfence } from "./ringfence.ts";
 
@@ -61,6 +62,12 @@ describe("ringfence lab", { timeout: 60_000 }, () => {
     expect(await written("--history", file("a.mmd"))).toBe(0);
     expect(read("a.mmd")).toMatch(/^sequenceDiagram/);
     expect(await written("--history", file("a.txt"))).toBe(64);
+  });
+
+  it("names all that can be explored", async () => {
+    const { stdout } = await ringfence(["lab", "explore", "--help"], { env });
+    const said = stdout.split(/[\s,;]+/);
+    expect(SUBJECTS.map(({ name }) => name).filter((name) => !said.includes(name))).toEqual([]);
   });
 
   it("looks for a schedule that breaks what is there to be broken, and repeats it from one line", async () => {

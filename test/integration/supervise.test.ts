@@ -3,9 +3,9 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "no
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
-import { findSetpriv } from "../../src/cli/executable.ts";
 import { type ChildPlan, supervise, type WatchedLease } from "../../src/cli/supervise.ts";
 import { LeaseLostError } from "../../src/core/errors.ts";
+import { findSetpriv } from "../../src/runtime/setpriv.ts";
 import { systemClock } from "../../src/runtime/system-clock.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "ringfence-supervise-"));

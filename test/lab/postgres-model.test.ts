@@ -7,7 +7,7 @@ import { postgresGuardSchema } from "../../src/guards/postgres/index.ts";
 import { statementsFor } from "../../src/guards/postgres/sql.ts";
 import { Access, type Waiting } from "../../src/lab/servers/postgres-access.ts";
 import { GUARD_MODEL } from "../../src/lab/servers/postgres-guard.ts";
-import { PLAIN, PLAIN_MODEL } from "../../src/lab/servers/postgres-plain.ts";
+import { PLAIN, PLAIN_MODEL, PLAIN_SCHEMA } from "../../src/lab/servers/postgres-plain.ts";
 import type { Rows, TableName } from "../../src/lab/servers/postgres-rows.ts";
 import { MODEL } from "../../src/lab/servers/postgres-statements.ts";
 import type { Args, Model } from "../../src/lab/servers/postgres-values.ts";
@@ -144,13 +144,6 @@ describePostgres("the model of PostgreSQL", () => {
   );
 });
 
-/** The tables of what people write by hand. */
-const PLAIN_SCHEMA = /* sql */ `
-CREATE TABLE lab_leases (key text PRIMARY KEY, owner text NOT NULL, token bigint NOT NULL, expires timestamptz NOT NULL);
-CREATE TABLE lab_guards (key text PRIMARY KEY, token bigint NOT NULL, grant_id text NOT NULL);
-CREATE TABLE lab_versions (key text NOT NULL, ver bigint NOT NULL, PRIMARY KEY (key, ver));
-CREATE SEQUENCE lab_tokens`;
-
 const HAND_WRITTEN: Statements = { ...PLAIN_MODEL, ...GUARD_MODEL };
 const ROLLBACK = { name: "rollback", text: "ROLLBACK" };
 const COMMIT = { name: "commit", text: "COMMIT" };
@@ -189,7 +182,7 @@ const BY_HAND: readonly Turn[] = [
   ["a", PLAIN.setGuard, "R", "33", "g33"],
   ["b", PLAIN.oldBegin],
   ["b", PLAIN.readVersion, "R"],
-  ["a", PLAIN.addVersion, "R", "1"],
+  ["a", PLAIN.addVersion, "R", "1", "a"],
   ["a", PLAIN.readVersion, "R"],
   ["b", PLAIN.lockGuard, "R"],
   ["b", PLAIN.readVersion, "R"],

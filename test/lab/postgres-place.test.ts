@@ -197,7 +197,7 @@ it("with synchronous_commit off a crash takes what was just committed, but no gr
       const made = await simDialer(world, process, () => place.primary).dial(() => undefined);
       return (await made.run({ statement: PLAIN.readVersion, args: ["R"] }, false))[0];
     };
-    await wire.run({ statement: PLAIN.addVersion, args: ["R", "7"] }, false);
+    await wire.run({ statement: PLAIN.addVersion, args: ["R", "7", "A"] }, false);
     expect(await seen()).toBe("7");
     place.restart();
     expect(await seen()).toBe("0");

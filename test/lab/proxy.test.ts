@@ -10,12 +10,18 @@ afterEach(async () => {
 });
 
 /** A server that answers each line with itself, and what it has read. */
-async function echo(): Promise<{ readonly port: number; readonly heard: string[] }> {
+async function echo(): Promise<{
+  readonly port: number;
+  readonly heard: string[];
+  readonly left: () => number;
+}> {
   const heard: string[] = [];
+  let ended = 0;
   const sockets = new Set<net.Socket>();
   const server = net.createServer((socket) => {
     sockets.add(socket);
     socket.on("error", () => undefined);
+    socket.on("end", () => (ended += 1));
     socket.on("data", (data: Buffer) => {
       heard.push(...data.toString().split("\n").filter(Boolean));
       socket.write(data);
@@ -28,15 +34,17 @@ async function echo(): Promise<{ readonly port: number; readonly heard: string[]
       await new Promise((resolve) => server.close(resolve));
     },
   });
-  return { port: (server.address() as net.AddressInfo).port, heard };
+  return { port: (server.address() as net.AddressInfo).port, heard, left: () => ended };
 }
 
 async function way(): Promise<{
   readonly proxy: Proxy;
   readonly heard: string[];
+  /** How many connections the server was told the end of. */
+  readonly left: () => number;
   readonly client: () => { send(f: string): void; readonly got: string[]; end(): void };
 }> {
-  const { port, heard } = await echo();
+  const { port, heard, left } = await echo();
   const proxy = await Proxy.to(port, lineFraming);
   open.push(proxy);
   const client = (): { send(f: string): void; readonly got: string[]; end(): void } => {
@@ -51,7 +59,7 @@ async function way(): Promise<{
       end: () => socket.destroy(),
     };
   };
-  return { proxy, heard, client };
+  return { proxy, heard, left, client };
 }
 
 const line = (f: string): string => JSON.stringify({ f });
@@ -102,6 +110,21 @@ it("cuts one direction: what is sent arrives, and no answer comes", async () => 
   b.send("read");
   await expect.poll(() => b.got).toEqual([line("read")]);
   expect(a.got).toEqual([]);
+});
+
+it("tells nobody that a side has ended which is cut off: the other one keeps half a connection", async () => {
+  const { proxy, client, left } = await way();
+  const [a, b] = [client(), client()];
+  a.send("read");
+  b.send("read");
+  await expect.poll(() => [a.got.length, b.got.length]).toEqual([1, 1]);
+  proxy.up.cut = true;
+  a.end();
+  await expect.poll(() => proxy.halves).toBe(1);
+  expect(left()).toBe(0);
+  proxy.up.cut = false;
+  b.end();
+  await expect.poll(() => [left(), proxy.halves]).toEqual([1, 1]);
 });
 
 it("is silent after some bytes, delays, and leads new connections elsewhere", async () => {

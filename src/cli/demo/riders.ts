@@ -1,8 +1,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { findSetpriv } from "../../runtime/setpriv.ts";
 import { systemClock } from "../../runtime/system-clock.ts";
-import { findSetpriv } from "../executable.ts";
 import type { Arm, Report, Role } from "./script.ts";
 
 /** No step of the story takes long; one that does will not end as told. */

@@ -1,16 +1,20 @@
 import type { LockTerms } from "../clients/client.ts";
 import type { ArmName } from "../scenarios/scenario.ts";
+import type { Update } from "../workloads/ledger.ts";
 
-/** How a client process is started. */
+/** How a process of clients is started. */
 export interface WorkerSetup {
   readonly scenario: string;
   readonly arm: ArmName;
-  readonly name: string;
+  /** The clients in it. */
+  readonly names: readonly string[];
   /** Where its events go, one line each. */
   readonly file: string;
   /** Ringfence's store; `null`: the client is a naive one. */
   readonly store: string | null;
-  /** Ports at which the lock's servers are reached, the primary's first. */
+  /** The database that hand-written locks and data in a PostgreSQL are in; `null`: there is none. */
+  readonly database: string | null;
+  /** Ports at which the lock's Redis servers are reached, the primary's first. */
   readonly redis: readonly number[];
   readonly resource: number;
   readonly service: number;
@@ -45,6 +49,7 @@ export type Task =
   | { readonly do: "revoke"; readonly lock: string }
   | { readonly do: "claim" | "read"; readonly held: number; readonly res: string }
   | { readonly do: "write"; readonly held: number; readonly res: string; readonly from: number }
+  | { readonly do: "update"; readonly held: number; readonly how: Update }
   | { readonly do: "byHand"; readonly res: string; readonly from: number | null }
   | {
       readonly do: "order";
@@ -54,13 +59,17 @@ export type Task =
       readonly body: string;
     };
 
-/** A task with its number. */
-export type Numbered = Task & { readonly n: number };
+/** A client's task with its number; or that whoever asked to be stopped in one goes on. */
+export type Told =
+  | (Task & { readonly n: number; readonly as: string })
+  | { readonly do: "go on"; readonly n: number };
 
 /** What a client process says; the first is `n: 0`, when it is ready. */
 export type Said =
   | { readonly n: number; readonly result: unknown }
-  | { readonly n: number; readonly error: string };
+  | { readonly n: number; readonly error: string }
+  /** It asks to be stopped for so many milliseconds, and does nothing more in this task until it is told to go on. */
+  | { readonly n: number; readonly stopMs: number };
 
 /** What goes over the wire to the resource, and to the service that cannot check. */
 export type ResourceRequest = {

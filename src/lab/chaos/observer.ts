@@ -2,7 +2,7 @@ import { connect } from "../../connect/index.ts";
 import { createLockManager } from "../../index.ts";
 import { systemClock } from "../../runtime/system-clock.ts";
 import { eventOf, type Journal } from "./journal.ts";
-import { call } from "./redis-client.ts";
+import { call, listen } from "./redis-client.ts";
 
 /** What a server has of a lock. */
 interface Seen {
@@ -14,6 +14,8 @@ interface Seen {
 type Look = () => Promise<Seen | null>;
 
 const EVERY_MS = 5;
+/** For how long a free lock is kept for whom it is offered to. */
+const OFFER_MS = 3000;
 const SERVER = { name: "S", incarnation: 0 };
 
 /**
@@ -85,6 +87,31 @@ export class Observer {
     const ttl = f === "srv.grant" || f === "srv.renew" ? { ttlMs: leftMs } : {};
     this.#journal.write(eventOf(SERVER, "event", f, { ...facts, ...ttl }));
   }
+}
+
+/**
+ * Writes down each waiter that Ringfence's Redis driver has told, on the server itself, that it is its turn. Who has not
+ * come by the end of its offer has lost it, and the next one is told by the same release.
+ */
+export async function observeWakes(
+  port: number,
+  lock: string,
+  journal: Journal,
+): Promise<{ close(): void }> {
+  let last: { readonly grant: string; readonly at: number } | null = null;
+  const tell = (f: "wakeup" | "leave", grant: string): void => {
+    journal.write(eventOf(SERVER, "event", f, { lock, grant }));
+  };
+  return await new Promise((resolve) => {
+    const connection = listen(port, ["PSUBSCRIBE", "*"], ([kind, , channel, message]) => {
+      if (kind === "psubscribe") resolve(connection);
+      if (kind !== "pmessage" || String(channel).startsWith("__key")) return;
+      const [grant, at] = [String(message), systemClock.mono()];
+      if (last !== null && at - last.at >= OFFER_MS) tell("leave", last.grant);
+      tell("wakeup", grant);
+      last = { grant, at };
+    });
+  });
 }
 
 /** A lock that is a key whose value is the grant. */

@@ -4,7 +4,7 @@ import type { Framed, Framing } from "./framing.ts";
 
 /** What one direction of a way does to messages. */
 export interface Gate {
-  /** Nothing gets through any more, and nobody is told. */
+  /** Nothing gets through any more, and nobody is told: not even that the other side has ended. */
   cut: boolean;
   /** Keeps the messages for which it is true, and what is behind them on their connection. */
   hold: ((message: Framed) => boolean) | null;
@@ -40,9 +40,9 @@ export class Proxy {
   readonly #framing: () => Framing;
   readonly #pairs = new Set<Pair>();
   readonly #held: Record<Direction, (() => void)[]> = { up: [], down: [] };
-  #target: number;
+  #target: number | string;
 
-  private constructor(listener: Server, target: number, framing: () => Framing) {
+  private constructor(listener: Server, target: number | string, framing: () => Framing) {
     this.#listener = listener;
     this.port = (listener.address() as AddressInfo).port;
     this.#target = target;
@@ -52,12 +52,18 @@ export class Proxy {
     });
   }
 
-  static async to(target: number, framing: () => Framing): Promise<Proxy> {
+  /** `target`: a port of this host, or the path of a socket. */
+  static async to(target: number | string, framing: () => Framing): Promise<Proxy> {
     const listener = createServer();
     await new Promise<void>((resolve, reject) => {
       listener.once("error", reject).listen(0, "127.0.0.1", resolve);
     });
     return new Proxy(listener, target, framing);
+  }
+
+  /** How many connections have ended on one side only. */
+  get halves(): number {
+    return [...this.#pairs].filter(({ client, server }) => client.closed !== server.closed).length;
   }
 
   /** New connections lead elsewhere, and those that there are end: an address moved to another server. */
@@ -88,7 +94,8 @@ export class Proxy {
   }
 
   #join(client: Socket): void {
-    const server = connect(this.#target, "127.0.0.1");
+    const target = this.#target;
+    const server = typeof target === "number" ? connect(target, "127.0.0.1") : connect(target);
     const pair: Pair = {
       client,
       server,
@@ -98,22 +105,33 @@ export class Proxy {
       tail: { up: Promise.resolve(), down: Promise.resolve() },
     };
     this.#pairs.add(pair);
-    const end = (): void => {
-      if (!this.#pairs.delete(pair)) return;
-      // What is kept must still arrive when it is let go, so the far side ends behind it.
-      void pair.tail.up.then(() => server.end());
-      void pair.tail.down.then(() => client.destroy());
-    };
-    for (const socket of [client, server]) {
+    for (const [socket, direction] of [
+      [client, "up"],
+      [server, "down"],
+    ] as const) {
       socket.setNoDelay(true);
       socket.on("error", () => undefined);
-      socket.on("close", end);
+      socket.on("close", () => {
+        this.#end(pair, direction);
+      });
     }
     client.on("data", (data: Buffer) => {
       for (const message of pair.framing.up(data)) this.#carry(pair, "up", message);
     });
     server.on("data", (data: Buffer) => {
       for (const message of pair.framing.down(data)) this.#carry(pair, "down", message);
+    });
+  }
+
+  /** One side has ended: the other one is told, unless that is cut off. */
+  #end(pair: Pair, direction: Direction): void {
+    const { client, server } = pair;
+    if (client.closed && server.closed) this.#pairs.delete(pair);
+    // What is kept must still arrive when it is let go, so the far side ends behind it.
+    void pair.tail[direction].then(() => {
+      if (this[direction].cut) return;
+      if (direction === "up") server.end();
+      else client.destroy();
     });
   }
 

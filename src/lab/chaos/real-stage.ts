@@ -2,15 +2,17 @@ import { systemClock } from "../../runtime/system-clock.ts";
 import type { LockTerms } from "../clients/client.ts";
 import type { Hold, Order, Play, PlayClient, PlayHeld, PlayMessage } from "../scenarios/play.ts";
 import type { Arm, ArmName, Scenario } from "../scenarios/scenario.ts";
+import type { Update } from "../workloads/ledger.ts";
 import type { ClientChild } from "./client-process.ts";
 import type { Journal } from "./journal.ts";
 import type { HeldFacts, Task } from "./messages.ts";
-import { keyOn, Observer, recordOn } from "./observer.ts";
+import { keyOn, Observer, observeWakes, recordOn } from "./observer.ts";
+import type { How } from "./parts.ts";
 import { type Props, setUp } from "./props.ts";
 import type { Gate, Proxy } from "./proxy.ts";
 import { call, info } from "./redis-client.ts";
 
-/** Which store Ringfence's arm uses. */
+/** Which store Ringfence's arm uses, where a scenario is not about one. */
 export type RealStore = "redis" | "sqlite";
 
 /** The lock of most scenarios. */
@@ -25,10 +27,10 @@ class RemoteHeld implements PlayHeld {
   readonly lock: string;
   readonly grant: string;
   readonly token: bigint | undefined;
-  readonly #child: ClientChild;
+  readonly #do: (task: Task) => Promise<unknown>;
 
-  constructor(child: ClientChild, { id, lock, grant, token }: HeldFacts) {
-    this.#child = child;
+  constructor(act: (task: Task) => Promise<unknown>, { id, lock, grant, token }: HeldFacts) {
+    this.#do = act;
     this.id = id;
     this.lock = lock;
     this.grant = grant;
@@ -36,19 +38,19 @@ class RemoteHeld implements PlayHeld {
   }
 
   async believes(): Promise<boolean> {
-    return (await this.#child.do({ do: "believes", held: this.id })) === true;
+    return (await this.#do({ do: "believes", held: this.id })) === true;
   }
 
   async renew(ms: number): Promise<void> {
-    await this.#child.do({ do: "renew", held: this.id, ms });
+    await this.#do({ do: "renew", held: this.id, ms });
   }
 
   async release(): Promise<void> {
-    await this.#child.do({ do: "release", held: this.id });
+    await this.#do({ do: "release", held: this.id });
   }
 
   async handOver(): Promise<string> {
-    return String(await this.#child.do({ do: "handOver", held: this.id }));
+    return String(await this.#do({ do: "handOver", held: this.id }));
   }
 }
 
@@ -67,32 +69,33 @@ export class RealStage implements Play {
   readonly #unlost = new Set<string>();
   readonly #closers: (() => Promise<void>)[] = [];
   readonly #startedAt: number;
-  readonly #url: (port: number) => string;
   #observer: Observer | undefined;
+  #closed = false;
 
   private constructor(armName: ArmName, props: Props) {
     this.armName = armName;
     this.#props = props;
     this.#journal = props.journal;
-    this.ours = props.store !== null;
-    this.#url = props.url;
+    this.ours = props.lock.url !== null;
     this.#startedAt = systemClock.mono();
+    for (const child of props.clients.values())
+      child.onStop = (ms) => {
+        this.pauseFor(child.names[0] ?? "", ms);
+      };
   }
 
-  /** Starts everything that an arm needs. @throws BackendConfigError where there is no redis-server */
-  static async open(
-    scenario: Scenario,
-    armName: ArmName,
-    how: { readonly folder: string; readonly store: RealStore; readonly shim: string | undefined },
-  ): Promise<RealStage> {
+  /** Starts everything that an arm needs. @throws BackendConfigError where there is no such server */
+  static async open(scenario: Scenario, armName: ArmName, how: How): Promise<RealStage> {
     const stage = new RealStage(armName, await setUp(scenario, armName, how));
     const { property } = scenario;
     if (property === "P6" || property === "P14") stage.#observe(scenario.arms[armName]);
+    if (property === "P9") await stage.#observeWakes();
     return stage;
   }
 
   get servers(): readonly string[] {
-    return this.#props.redis.length === 0 ? ["S"] : this.#props.redis.map(({ name }) => name);
+    const { targets } = this.#props.lock;
+    return targets.length === 0 ? ["S"] : targets.map(({ name }) => name);
   }
 
   get server(): string {
@@ -114,6 +117,11 @@ export class RealStage implements Play {
     return what === undefined ? null : `no message was lost, ${what}`;
   }
 
+  /** What of the scenario is played in another way here than it could be. */
+  get notes(): readonly string[] {
+    return this.#props.lock.postgres?.notes ?? [];
+  }
+
   /** Files with the events of this run. */
   get files(): readonly string[] {
     return this.#props.files;
@@ -123,14 +131,14 @@ export class RealStage implements Play {
     const child = this.#child(name);
     const held = (facts: unknown): PlayHeld | null => {
       if (facts === null) return null;
-      const lease = new RemoteHeld(child, facts as HeldFacts);
+      const lease = new RemoteHeld(async (task) => child.do(name, task), facts as HeldFacts);
       this.#last.set(lease.lock, lease.grant);
       return lease;
     };
     return {
-      acquire: async (lock, terms) => held(await child.do({ do: "acquire", lock, terms })),
+      acquire: async (lock, terms) => held(await child.do(name, { do: "acquire", lock, terms })),
       resume: async (text, lock, terms) =>
-        held(await child.do({ do: "resume", text, lock, terms })),
+        held(await child.do(name, { do: "resume", text, lock, terms })),
     };
   }
 
@@ -145,9 +153,9 @@ export class RealStage implements Play {
     locks: readonly string[],
     terms: LockTerms,
   ): Promise<() => Promise<void>> {
-    await this.#child(name).do({ do: "acquireAll", locks, terms });
+    await this.#child(name).do(name, { do: "acquireAll", locks, terms });
     return async () => {
-      await this.#child(name).do({ do: "releaseAll" });
+      await this.#child(name).do(name, { do: "releaseAll" });
     };
   }
 
@@ -179,9 +187,13 @@ export class RealStage implements Play {
 
   async byHand(name: string, work: (from: number) => Promise<void>, res = "R"): Promise<void> {
     const child = this.#child(name);
-    const from = Number(await child.do({ do: "byHand", res, from: null }));
+    const from = Number(await child.do(name, { do: "byHand", res, from: null }));
     await work(from);
-    await child.do({ do: "byHand", res, from });
+    await child.do(name, { do: "byHand", res, from });
+  }
+
+  async update(name: string, held: PlayHeld, how: Update): Promise<boolean> {
+    return (await this.#with(name, held, (id) => ({ do: "update", held: id, how }))) === true;
   }
 
   async order(name: string, held: PlayHeld, business: string, { key, body }: Order): Promise<void> {
@@ -189,13 +201,13 @@ export class RealStage implements Play {
   }
 
   async revoke(name: string, lock: string = LOCK): Promise<void> {
-    await this.#child(name).do({ do: "revoke", lock });
+    await this.#child(name).do(name, { do: "revoke", lock });
     const grant = this.#last.get(lock);
     if (grant !== undefined) this.#journal.revoked(name, lock, grant);
   }
 
   async sleep(name: string, ms: number): Promise<void> {
-    await this.#child(name).do({ do: "sleep", ms });
+    await this.#child(name).do(name, { do: "sleep", ms });
   }
 
   async after(ms: number): Promise<void> {
@@ -214,6 +226,7 @@ export class RealStage implements Play {
     this.#journal.world("fault.pause", name);
     child.stop();
     void this.after(ms).then(() => {
+      if (this.#closed) return;
       this.#journal.world("fault.resume", name);
       child.continue();
     });
@@ -255,6 +268,10 @@ export class RealStage implements Play {
 
   cut(a: string, b: string, oneWay = false): void {
     this.#journal.world("fault.net", "world", `${a} ${oneWay ? "→" : "↔"} ${b} cut`);
+    if (this.#props.away.has(a)) {
+      this.#props.lock.postgres?.hosts?.unplug();
+      return;
+    }
     this.#way(a, b).gate.cut = true;
     if (!oneWay) this.#way(b, a).gate.cut = true;
   }
@@ -270,16 +287,18 @@ export class RealStage implements Play {
     );
   }
 
-  /** What is left is what a server without persistence has: nothing. */
+  /** What is left: nothing of a Redis without persistence, and of a PostgreSQL what it has written to its log. */
   async restartServer(name: string): Promise<void> {
-    const server = this.#props.redis.find((each) => each.name === name);
+    const { redis, postgres } = this.#props.lock;
     this.#journal.world("fault.kill", name);
+    const server = postgres?.server ?? redis.find((each) => each.name === name);
     await server?.kill();
     await server?.start();
   }
 
   async failOver(): Promise<void> {
-    const { redis, ways } = this.#props;
+    const { ways, lock } = this.#props;
+    const { redis } = lock;
     const [primary, replica] = redis;
     if (primary === undefined) throw new Error("A file does not fail over.");
     this.#journal.world("fault.kill", primary.name);
@@ -302,7 +321,7 @@ export class RealStage implements Play {
   }
 
   async fillMemory(): Promise<void> {
-    const [server] = this.#props.redis;
+    const [server] = this.#props.lock.redis;
     if (server === undefined) throw new Error("A file has no memory limit.");
     this.#journal.world("fault.net", "world", `${server.name} is out of memory`);
     const used = /^used_memory:(\d+)/m.exec(await info(server.port, "memory"));
@@ -330,6 +349,7 @@ export class RealStage implements Play {
 
   /** Ends every process and server that was started. */
   async close(): Promise<void> {
+    this.#closed = true;
     await this.#observer?.close();
     for (const close of this.#closers) await close();
     await this.#props.close();
@@ -344,7 +364,7 @@ export class RealStage implements Play {
 
   async #with(name: string, held: PlayHeld, task: (id: number) => Task): Promise<unknown> {
     if (!(held instanceof RemoteHeld)) throw new TypeError("a lease of another stage");
-    return await this.#child(name).do(task(held.id));
+    return await this.#child(name).do(name, task(held.id));
   }
 
   /** What carries messages from one to the other. */
@@ -359,13 +379,24 @@ export class RealStage implements Play {
 
   #observe({ lock }: Arm): void {
     if (lock.kind === "redlock" || lock.kind === "quorum") return;
-    const look = this.#look(this.#props.redis[0]?.port ?? 0);
+    const look = this.#look(this.#props.lock.redis[0]?.port ?? 0);
     this.#observer = new Observer(LOCK, this.#journal, look);
+  }
+
+  /** Locks by hand tell for themselves whom they have woken. */
+  async #observeWakes(): Promise<void> {
+    const [server] = this.#props.lock.redis;
+    if (!this.ours || server === undefined) return;
+    const observed = await observeWakes(server.port, LOCK, this.#journal);
+    this.#closers.push(async () => {
+      observed.close();
+      return Promise.resolve();
+    });
   }
 
   #look(port: number): ReturnType<typeof keyOn> {
     if (!this.ours) return keyOn(port, LOCK);
-    const record = recordOn(this.#url(port), LOCK);
+    const record = recordOn(this.#props.lock.lookAt(port), LOCK);
     this.#closers.push(async () => record.close());
     return record.look;
   }

@@ -77,17 +77,28 @@ export class RealRedis implements RedisPort {
 
   /** By keyspace notifications. */
   subscribe(_client: ClientProcess, key: string, onMessage: () => void): void {
-    const socket = connect(this.#port, "127.0.0.1");
-    socket.on("error", () => undefined);
-    socket.on("connect", () => socket.write(encodeCommand(["SUBSCRIBE", `__keyspace@0__:${key}`])));
-    let data: Buffer = Buffer.alloc(0);
-    socket.on("data", (chunk: Buffer) => {
-      data = Buffer.concat([data, chunk]);
-      for (let one = decodeValue(data, 0); one !== undefined; one = decodeValue(data, 0)) {
-        data = data.subarray(one.next);
-        const [kind, , event] = Array.isArray(one.value) ? (one.value as unknown[]) : [];
-        if (kind === "message" && event === "del") onMessage();
-      }
+    listen(this.#port, ["SUBSCRIBE", `__keyspace@0__:${key}`], ([kind, , event]) => {
+      if (kind === "message" && event === "del") onMessage();
     });
   }
+}
+
+/** Sends one command on a connection of its own, and hears all that comes of it until that is closed. */
+export function listen(
+  port: number,
+  command: readonly string[],
+  onMessage: (message: readonly unknown[]) => void,
+): { close(): void } {
+  const socket = connect(port, "127.0.0.1");
+  socket.on("error", () => undefined);
+  socket.on("connect", () => socket.write(encodeCommand(command)));
+  let data: Buffer = Buffer.alloc(0);
+  socket.on("data", (chunk: Buffer) => {
+    data = Buffer.concat([data, chunk]);
+    for (let one = decodeValue(data, 0); one !== undefined; one = decodeValue(data, 0)) {
+      data = data.subarray(one.next);
+      if (Array.isArray(one.value)) onMessage(one.value as unknown[]);
+    }
+  });
+  return { close: () => socket.destroy() };
 }

@@ -1,9 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdirSync } from "node:fs";
-import { type AddressInfo, createServer } from "node:net";
 import { BackendConfigError } from "../../core/errors.ts";
 import { systemClock } from "../../runtime/system-clock.ts";
 import { call, info } from "./redis-client.ts";
+import { freePort, pause } from "./server-process.ts";
 import type { WallClock } from "./wall-clock.ts";
 
 const START_MS = 10_000;
@@ -85,20 +85,4 @@ export class RedisProcess {
     child.kill("SIGKILL");
     await gone;
   }
-}
-
-async function pause(ms: number): Promise<void> {
-  await new Promise<void>((resolve) => void systemClock.timer(ms, resolve, true));
-}
-
-async function freePort(): Promise<number> {
-  const listener = createServer();
-  await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
-  const { port } = listener.address() as AddressInfo;
-  await new Promise<void>((resolve) => {
-    listener.close(() => {
-      resolve();
-    });
-  });
-  return port;
 }

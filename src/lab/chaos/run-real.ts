@@ -1,13 +1,15 @@
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { chmodSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { InvalidArgumentError } from "../../core/errors.ts";
+import { InvalidArgumentError, RingfenceError } from "../../core/errors.ts";
 import { systemClock } from "../../runtime/system-clock.ts";
 import type { Verdict } from "../checkers/index.ts";
 import { type Ev, History } from "../history.ts";
 import { readEvent, readObject } from "../ndjson.ts";
 import { type ArmResult, judge, type ScenarioResult, scenarioResult } from "../run.ts";
 import { ARMS, type ArmName, type Scenario } from "../scenarios/scenario.ts";
+import type { How } from "./parts.ts";
+import { PostgresServers } from "./postgres-arm.ts";
 import { RealStage, type RealStore } from "./real-stage.ts";
 import { canMoveWallClocks, compileShim } from "./wall-clock.ts";
 
@@ -35,7 +37,7 @@ export function whyNotReal({ id, real }: Scenario, store: RealStore = "redis"): 
 
 /**
  * Runs scenarios with real servers, real processes and real time, the arms of each side by side.
- * @throws InvalidArgumentError for one that cannot run so here; BackendConfigError where there is no redis-server
+ * @throws InvalidArgumentError for one that cannot run so here; BackendConfigError where there is no such server
  */
 export async function runReal(
   scenarios: readonly Scenario[],
@@ -46,7 +48,12 @@ export async function runReal(
     if (why !== null) throw new InvalidArgumentError(`Expected a scenario for --real: ${why}.`);
   }
   const folder = mkdtempSync(join(tmpdir(), "ringfence-lab-"));
+  // Servers that refuse root have folders of their own in it.
+  chmodSync(folder, 0o711);
+  const postgres = new PostgresServers(folder);
   try {
+    // First of all: where there is none, nothing has been done in vain.
+    if (scenarios.some(({ arms }) => arms.naive.lock.kind === "postgres")) await postgres.prepare();
     const moves = scenarios.some(({ real }) => real?.clock === true);
     const shim = moves ? compileShim(folder) : undefined;
     const results: ScenarioResult[] = [];
@@ -55,7 +62,7 @@ export async function runReal(
       for (let next = left.shift(); next !== undefined; next = left.shift()) {
         const [index, scenario] = next;
         const arms = await Promise.all(
-          ARMS.map(async (arm) => playReal(scenario, arm, { folder, store, shim })),
+          ARMS.map(async (arm) => playReal(scenario, arm, { folder, store, shim, postgres })),
         );
         const result = scenarioResult(scenario, arms);
         results[index] = result;
@@ -65,17 +72,21 @@ export async function runReal(
     await Promise.all(Array.from({ length: SIDE_BY_SIDE }, lane));
     return results;
   } finally {
+    await postgres.close();
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
-async function playReal(
-  scenario: Scenario,
-  arm: ArmName,
-  how: { readonly folder: string; readonly store: RealStore; readonly shim: string | undefined },
-): Promise<ArmResult> {
+async function playReal(scenario: Scenario, arm: ArmName, how: How): Promise<ArmResult> {
   const folder = mkdtempSync(join(how.folder, `${scenario.id}-${arm}-`));
-  const stage = await RealStage.open(scenario, arm, { ...how, folder });
+  let stage: RealStage;
+  try {
+    stage = await RealStage.open(scenario, arm, { ...how, folder });
+  } catch (error) {
+    // No such server here; anything else is a machine that is too busy to start one in time.
+    if (error instanceof RingfenceError) throw error;
+    return undecided(scenario, arm, error);
+  }
   let failure: string | null;
   try {
     failure = (await untilOver(scenario, stage)) ?? stage.vacuous;
@@ -90,7 +101,16 @@ async function playReal(
       ? judged
       : { ...judged, verdict: "unknown", reasons: [...judged.reasons, failure] };
   const asExpected = (verdict.verdict !== false) === scenario.arms[arm].holds;
-  return { arm, verdict, history, seed: 0, runs: 1, hash: 0, asExpected };
+  return { arm, verdict, history, seed: 0, runs: 1, hash: 0, asExpected, notes: stage.notes };
+}
+
+/** Nothing was played, and there is nothing to judge. */
+function undecided(scenario: Scenario, arm: ArmName, error: unknown): ArmResult {
+  const history = new History({ scenario: scenario.id, backend: arm, seed: "real" });
+  const nothing = judge(scenario, history, { demands: 0, unfinished: [] });
+  const reasons = [...nothing.reasons, error instanceof Error ? error.message : String(error)];
+  const verdict: Verdict = { ...nothing, verdict: "unknown", reasons };
+  return { arm, verdict, history, seed: 0, runs: 1, hash: 0, asExpected: false };
 }
 
 /**

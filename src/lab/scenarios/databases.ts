@@ -1,9 +1,7 @@
 import type { PlainHabits } from "../clients/plain-client.ts";
 import type { PostgresOptions } from "../servers/postgres-server.ts";
-import { Ledger } from "../workloads/ledger.ts";
 import type { Play } from "./play.ts";
 import type { Arm, ArmName, Scenario } from "./scenario.ts";
-import type { Stage } from "./stage.ts";
 
 /** A lock by hand in a PostgreSQL, the same with a token and a check on write, and the lease table. */
 function arms(habits: PlainHabits, server: PostgresOptions = {}): Readonly<Record<ArmName, Arm>> {
@@ -40,6 +38,7 @@ export const DATABASES: readonly Scenario[] = [
     property: "P1",
     arms: arms({ how: "advisory" }, { pooler: 2 }),
     withinMs: 20_000,
+    real: { clients: ["A", "B"] },
     play: both,
   },
   {
@@ -50,6 +49,7 @@ export const DATABASES: readonly Scenario[] = [
     property: "P1",
     arms: arms({ how: "advisory", checksPid: true }, { pooler: 2 }),
     withinMs: 20_000,
+    real: { clients: ["A", "B"] },
     play: both,
   },
   {
@@ -59,8 +59,9 @@ export const DATABASES: readonly Scenario[] = [
       "the host of a holder is gone without a word: its session, and its lock, stay at the server",
     property: "P8",
     arms: arms({ how: "advisory" }),
-    withinMs: 60_000,
-    async play(s: Stage): Promise<void> {
+    withinMs: 10_000,
+    real: { clients: ["A", "B"], away: ["A"] },
+    async play(s: Play): Promise<void> {
       await s.acquire("A", { ttlMs: 3000 });
       s.cut("A", s.server);
       s.kill("A");
@@ -75,6 +76,7 @@ export const DATABASES: readonly Scenario[] = [
     property: "P1",
     arms: arms({ how: "lease", ages: { A: 4000 } }),
     withinMs: 20_000,
+    real: { clients: ["A", "B"] },
     play: both,
   },
   {
@@ -85,6 +87,7 @@ export const DATABASES: readonly Scenario[] = [
     property: "P5",
     arms: arms({ how: "lease", token: true }, { synchronousCommit: "off" }),
     withinMs: 20_000,
+    real: { clients: ["A", "B"] },
     async play(s: Play): Promise<void> {
       await s.acquire("A", { ttlMs: 3000 });
       await s.restartServer(s.server, "synced");
@@ -99,7 +102,8 @@ export const DATABASES: readonly Scenario[] = [
     property: "P3",
     arms: arms(COUNTED),
     withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
+    real: { clients: ["A", "B"] },
+    async play(s: Play): Promise<void> {
       await overtaken(s, { row: "looked at" });
     },
   },
@@ -111,7 +115,8 @@ export const DATABASES: readonly Scenario[] = [
     property: "P4",
     arms: arms(COUNTED),
     withinMs: 30_000,
-    async play(s: Stage): Promise<void> {
+    real: { clients: ["A", "B"] },
+    async play(s: Play): Promise<void> {
       await overtaken(s, { row: "locked", old: true });
     },
   },
@@ -122,30 +127,28 @@ export const DATABASES: readonly Scenario[] = [
       "a holder is paused inside its guarded transaction, and keeps its successor out for as long",
     property: "P8",
     arms: arms(COUNTED),
-    withinMs: 20_000,
-    async play(s: Stage): Promise<void> {
-      void overtaken(s, { row: "locked" }, 60_000);
-      await s.after(15_000);
+    withinMs: 10_000,
+    real: { clients: ["A", "B"] },
+    async play(s: Play): Promise<void> {
+      void overtaken(s, { row: "locked" }, 60_000).catch(() => undefined);
+      await s.after(8000);
     },
   },
 ];
 
 /** A and B update one row under a lease each, B when A's is over: A stands still between its read and its write. */
 async function overtaken(
-  s: Stage,
+  s: Play,
   how: { readonly row: "locked" | "looked at"; readonly old?: boolean },
   pauseMs = 4000,
 ): Promise<void> {
-  const ledger = new Ledger(s.world, !s.ours, (name, ms) => {
-    s.pauseFor(name, ms);
-  });
   const update = { ...how, refuses: s.armName === "fence" };
   const terms = { ttlMs: 2000 };
   const a = await s.acquire("A", terms);
-  const late = ledger.update(s.process("A"), a, { ...update, old: false, pauseMs });
+  const late = s.update("A", a, { ...update, old: false, pauseMs });
   // Where A's session is ended under it, that is all that becomes of it.
   late.catch(() => undefined);
   const b = await s.acquire("B", terms);
-  await s.must("B", ledger.update(s.process("B"), b, update));
+  await s.must("B", s.update("B", b, update));
   await late.catch(() => undefined);
 }

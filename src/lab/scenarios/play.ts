@@ -1,4 +1,5 @@
 import type { LockTerms } from "../clients/client.ts";
+import type { Update } from "../workloads/ledger.ts";
 import type { ArmName } from "./scenario.ts";
 
 /** What a server finds when it starts again; see `Disk`. */
@@ -78,6 +79,8 @@ export interface Play {
   write(name: string, held: PlayHeld, from: number, res?: string): Promise<number | null>;
   /** A write past every check, as by an operator at the database. */
   byHand(name: string, work: (from: number) => Promise<void>, res?: string): Promise<void>;
+  /** Updates data in a PostgreSQL under a lease, in one transaction: whether it was committed. */
+  update(name: string, held: PlayHeld, how: Update): Promise<boolean>;
   /** Asks a service that cannot check for an effect; `business` names it for the judge. */
   order(name: string, held: PlayHeld, business: string, order: Order): Promise<void>;
   /** Frees a lock from outside, as an operator does. */

@@ -74,12 +74,17 @@ export interface Scenario {
 
 /** What a scenario needs to run with real servers and processes. */
 interface RealTerms {
-  /** Processes that it uses, started before it begins. */
-  readonly clients: readonly string[];
+  /** Its clients, started before it begins: each in a process of its own, or several in one. */
+  readonly clients: readonly (string | readonly string[])[];
   /** Whether it does nothing to the lock server or the way to it, so that a file serves Ringfence's arm as well. */
   readonly file?: boolean;
   /** Whether it moves the wall clock of a process or a server. */
   readonly clock?: boolean;
+  /**
+   * Clients that are on a host of their own, where network namespaces can be made: cut off from the lock's server they are
+   * gone without a word. They reach nothing but that server.
+   */
+  readonly away?: readonly string[];
   /** What Ringfence is told of its Redis, as in a URL: `replicas=1`. */
   readonly query?: string;
 }

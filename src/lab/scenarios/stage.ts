@@ -4,6 +4,7 @@ import { NaiveClient } from "../clients/naive-client.ts";
 import { PlainClient } from "../clients/plain-client.ts";
 import { RedlockClient } from "../clients/redlock-client.ts";
 import { callOf, simDialer } from "../servers/postgres-connection.ts";
+import { PostgresData } from "../servers/postgres-data.ts";
 import { PostgresPlace } from "../servers/postgres-place.ts";
 import { RedisServer } from "../servers/redis.ts";
 import { RedisPlace } from "../servers/redis-place.ts";
@@ -14,6 +15,7 @@ import { TableServer } from "../servers/table.ts";
 import type { Survival } from "../sim/disk.ts";
 import type { SimProcess } from "../sim/process.ts";
 import type { World } from "../sim/world.ts";
+import { Ledger, type Update } from "../workloads/ledger.ts";
 import { actorOf } from "../workloads/section.ts";
 import type { Hold, Order, Play, PlayMessage } from "./play.ts";
 import type { Arm, ArmName } from "./scenario.ts";
@@ -33,6 +35,7 @@ export class Stage implements Play {
   /** Ringfence's own Redlock servers. */
   readonly quorum: RedlockPlace | null = null;
   readonly postgres: PostgresPlace | null = null;
+  #ledger: Ledger<SimProcess> | undefined;
   /** How many things had to come to an end. */
   demands = 0;
   readonly #arm: Arm;
@@ -185,6 +188,11 @@ export class Stage implements Play {
     const from = await this.resource.read(who, res);
     await work(from);
     await this.resource.write(who, res, from, "by hand");
+  }
+
+  async update(name: string, held: Held, how: Update): Promise<boolean> {
+    this.#ledger ??= new Ledger(this.world, new PostgresData(this.world, !this.ours));
+    return await this.#ledger.update(this.process(name), held, how);
   }
 
   async order(name: string, held: Held, business: string, { key, body }: Order): Promise<void> {

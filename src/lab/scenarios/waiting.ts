@@ -5,6 +5,8 @@ const TTL = { ttlMs: 2000 };
 const RENEWED = { ttlMs: 2000, renews: true };
 
 const MANY = Array.from({ length: 200 }, (_, i) => `W${i + 1}`);
+/** The same in four processes. */
+const CROWDS = [0, 50, 100, 150].map((from) => MANY.slice(from, from + 50));
 
 /** How those who wait, or need more than one thing, come to their turn. */
 export const WAITING: readonly Scenario[] = [
@@ -32,6 +34,7 @@ export const WAITING: readonly Scenario[] = [
     property: "P9",
     arms: arms({ naive: { waits: "subscribe" } }),
     withinMs: 20_000,
+    real: { clients: ["A", ...CROWDS] },
     async play(s: Play): Promise<void> {
       const a = await s.acquire("A", { ttlMs: 10_000 });
       for (const name of MANY) void s.client(name).acquire("L", { ttlMs: 10_000 });

@@ -35,10 +35,10 @@ WHERE l.expires <= now() RETURNING token::text`,
     "readVersion",
     "SELECT coalesce(max(ver), 0)::text FROM lab_versions WHERE key = $1::text",
   ),
-  // args: key, version.
+  // args: key, version, who wrote it.
   addVersion: statement(
     "addVersion",
-    "INSERT INTO lab_versions (key, ver) VALUES ($1::text, $2::text::bigint)",
+    "INSERT INTO lab_versions (key, ver, writer) VALUES ($1::text, $2::text::bigint, $3::text)",
   ),
   // args: key. `token|grant` of the guard, unlocked.
   readGuard: statement(
@@ -57,6 +57,13 @@ WHERE l.expires <= now() RETURNING token::text`,
 ON CONFLICT (key) DO UPDATE SET token = excluded.token, grant_id = excluded.grant_id`,
   ),
 };
+
+/** The tables and the sequence that they are about, for a server that has none of them yet. */
+export const PLAIN_SCHEMA = /* sql */ `
+CREATE TABLE lab_leases (key text PRIMARY KEY, owner text NOT NULL, token bigint NOT NULL, expires timestamptz NOT NULL);
+CREATE TABLE lab_guards (key text PRIMARY KEY, token bigint NOT NULL, grant_id text NOT NULL);
+CREATE TABLE lab_versions (key text NOT NULL, ver bigint NOT NULL, writer text NOT NULL, PRIMARY KEY (key, ver));
+CREATE SEQUENCE lab_tokens`;
 
 type PlainName =
   | "takeLease"
@@ -105,8 +112,8 @@ function* readVersion(at: Access, args: Args): Rows {
 }
 
 function* addVersion(at: Access, args: Args): Rows {
-  const [key, ver] = [arg(args, 1), Number(args[1])];
-  yield* at.insert("versions", idOf(key, ver), { key, ver });
+  const [key, ver, writer] = [arg(args, 1), Number(args[1]), arg(args, 3)];
+  yield* at.insert("versions", idOf(key, ver), { key, ver, writer });
   return [];
 }
 

@@ -75,6 +75,8 @@ export interface GuardRow {
 interface VersionRow {
   readonly key: string;
   readonly ver: number;
+  /** Who wrote it, and what it is based on. */
+  readonly writer: string;
 }
 
 export interface Rows {

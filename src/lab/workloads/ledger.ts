@@ -1,15 +1,11 @@
 import { RingfenceError } from "../../core/errors.ts";
 import type { Wire } from "../../drivers/postgres/client.ts";
 import type { Statement } from "../../drivers/sql/statement.ts";
-import { type PostgresGuard, postgresGuard } from "../../guards/postgres/index.ts";
-import type { Held } from "../clients/client.ts";
+import { type PgPool, type PostgresGuard, postgresGuard } from "../../guards/postgres/index.ts";
+import type { ClientProcess, ClientWorld, Held } from "../clients/client.ts";
 import { CoreHeld } from "../clients/core-client.ts";
-import { simDialer } from "../servers/postgres-connection.ts";
 import { PLAIN } from "../servers/postgres-plain.ts";
-import { PostgresServer } from "../servers/postgres-server.ts";
 import type { Facts } from "../sim/probe.ts";
-import type { SimProcess } from "../sim/process.ts";
-import type { World } from "../sim/world.ts";
 
 /** How somebody updates a row that a lock protects. */
 export interface Update {
@@ -22,67 +18,66 @@ export interface Update {
   readonly pauseMs?: number;
 }
 
+/** What a row of `lab_versions` says about who wrote it. */
+interface Written {
+  readonly p: string;
+  readonly inc: number;
+  readonly lock: string;
+  readonly grant: string;
+  readonly token: string | null;
+  readonly from: number;
+}
+
+/** What one process has of the database, simulated or real. */
+export interface LedgerPlace<P extends ClientProcess = ClientProcess> {
+  /** A session of its own. */
+  dial(client: P): Promise<Wire>;
+  /** What the production guard takes. */
+  pool(client: P): Promise<PgPool>;
+  /** Stops the process here; resolves when it goes on. */
+  stop(client: P, ms: number): Promise<void>;
+}
+
 const RES = "R";
 const COMMIT = "COMMIT";
-const ROLLBACK = "ROLLBACK";
 
-/** What a transaction of a client of `pg` offers. */
-interface Client {
-  query(text: string, values?: readonly unknown[]): Promise<Result>;
-}
-
-interface Result {
-  readonly rows: Record<string, unknown>[];
-  readonly rowCount: number;
-  readonly command: string;
-}
+type Run = (statement: Statement, ...args: string[]) => Promise<readonly string[]>;
 
 /**
- * Data in a modelled PostgreSQL, with a guard's row beside it: each write adds a version, so that no two writes meet by
- * themselves. Who holds a lease of Ringfence uses the production guard; others do it by hand.
+ * Data in a PostgreSQL, with a guard's row beside it: each write adds a version, so that no two writes meet by
+ * themselves. Who holds a lease of Ringfence uses the production guard; others do it by hand. What has landed is told by
+ * the rows that are committed: see `landed`.
  */
-export class Ledger {
-  readonly #world: World;
-  readonly #server: PostgresServer;
+export class Ledger<P extends ClientProcess> {
+  readonly #probe: ClientWorld["probe"];
+  readonly #place: LedgerPlace<P>;
   readonly #guard: PostgresGuard = postgresGuard();
-  readonly #pause: (name: string, ms: number) => void;
-  readonly #writes = new Map<number, { readonly by: SimProcess; readonly facts: Facts }>();
-  #versions = 0;
 
-  /** `byHand`: there is a row that everybody locks. Our guard makes its own. */
-  constructor(world: World, byHand: boolean, pause: (name: string, ms: number) => void) {
-    this.#world = world;
-    this.#pause = pause;
-    this.#server = new PostgresServer(world, "D");
-    const row = { key: RES, token: 0n, grant_id: "", scope: "" };
-    if (byHand) this.#server.engine.versions.add([{ table: "guards", id: RES, row }], false);
-    this.#server.engine.onCommit = (changes) => {
-      for (const { table, row } of changes)
-        if (table === "versions" && row !== undefined && "ver" in row) this.#landed(row.ver);
-    };
+  constructor(world: ClientWorld, place: LedgerPlace<P>) {
+    this.#probe = world.probe;
+    this.#place = place;
   }
 
   /** One update under a lease: whether it was committed. */
-  async update(client: SimProcess, held: Held, how: Update): Promise<boolean> {
-    const { probe } = this.#world;
-    const facts = { op: probe.op(), res: RES, ...factsOf(held) };
-    probe.ev(client, "invoke", "write", facts);
+  async update(client: P, held: Held, how: Update): Promise<boolean> {
+    const facts = { op: this.#probe.op(), res: RES, ...factsOf(held) };
+    this.#probe.ev(client, "invoke", "write", facts);
     const ours = held instanceof CoreHeld;
     const done = ours
       ? await this.#guarded(client, held, how)
       : await this.#byHand(client, held, how);
-    probe.ev(client, done ? "ok" : "fail", "write", facts);
+    this.#probe.ev(client, done ? "ok" : "fail", "write", facts);
     return done;
   }
 
   /** By the production guard. */
-  async #guarded(client: SimProcess, held: CoreHeld, how: Update): Promise<boolean> {
-    const pool = new SimPool(async () => this.#dial(client));
+  async #guarded(client: P, held: CoreHeld, how: Update): Promise<boolean> {
+    const pool = await this.#place.pool(client);
     try {
-      await this.#guard.run(pool as never, RES, held.lease as never, async (tx: Client) => {
+      await this.#guard.run(pool, RES, held.lease as never, async (tx) => {
         await this.#write(client, held, how, async ({ text }, ...args) => {
           const { rows } = await tx.query(text, args);
-          return rows.map(({ value }) => String(value));
+          return rows.map((row) => String(Object.values(row as object)[0]));
         });
       });
       return true;
@@ -92,10 +87,9 @@ export class Ledger {
     }
   }
 
-  async #byHand(client: SimProcess, held: Held, how: Update): Promise<boolean> {
-    const wire = await this.#dial(client);
-    const run = async (statement: Statement, ...args: string[]): Promise<readonly string[]> =>
-      wire.run({ statement, args }, false);
+  async #byHand(client: P, held: Held, how: Update): Promise<boolean> {
+    const wire = await this.#place.dial(client);
+    const run: Run = async (statement, ...args) => wire.run({ statement, args }, false);
     const token = held.token ?? 0n;
     const claim = async (): Promise<void> => {
       await run(PLAIN.setGuard, RES, String(token), held.grant);
@@ -117,70 +111,38 @@ export class Ledger {
   }
 
   /** Reads, stands still, and writes what is based on that. */
-  async #write(
-    client: SimProcess,
-    held: Held,
-    { pauseMs }: Update,
-    run: (statement: Statement, ...args: string[]) => Promise<readonly string[]>,
-  ): Promise<void> {
+  async #write(client: P, held: Held, { pauseMs }: Update, run: Run): Promise<void> {
     const [from = "0"] = await run(PLAIN.readVersion, RES);
     const facts = { res: RES, ...factsOf(held) };
-    this.#world.probe.ev(client, "event", "read", { ...facts, ver: Number(from) });
-    if (pauseMs !== undefined) {
-      this.#pause(client.name, pauseMs);
-      await client.sleep(0);
-    }
-    this.#versions += 1;
-    const ver = this.#versions;
-    const written = { ...facts, from: Number(from), ver, accepted: true, path: "job" };
-    this.#writes.set(ver, { by: client, facts: written });
-    await run(PLAIN.addVersion, RES, String(ver));
+    this.#probe.ev(client, "event", "read", { ...facts, ver: Number(from) });
+    if (pauseMs !== undefined) await this.#place.stop(client, pauseMs);
+    const { lock, grant, token } = held;
+    const by: Written = {
+      p: client.name,
+      inc: client.incarnation,
+      lock,
+      grant,
+      token: token?.toString() ?? null,
+      from: Number(from),
+    };
+    const [ver = "0"] = await run(PLAIN.drawToken);
+    await run(PLAIN.addVersion, RES, ver, JSON.stringify(by));
   }
+}
 
-  #landed(ver: number): void {
-    const write = this.#writes.get(ver);
-    if (write !== undefined) this.#world.probe.ev(write.by, "event", "write", write.facts);
-  }
-
-  async #dial(client: SimProcess): Promise<Wire> {
-    return await simDialer(this.#world, client, () => this.#server).dial(() => undefined);
-  }
+/** Who wrote a version that was committed, and what that leaves in the history. */
+export function landed(
+  ver: number,
+  by: string,
+): { readonly who: Pick<ClientProcess, "name" | "incarnation">; readonly facts: Facts } {
+  const { p, inc, lock, grant, token, from } = JSON.parse(by) as Written;
+  const facts = { res: RES, lock, grant, from, ver, accepted: true, path: "job" };
+  return {
+    who: { name: p, incarnation: inc },
+    facts: token === null ? facts : { ...facts, token: BigInt(token) },
+  };
 }
 
 function factsOf({ lock, grant, token }: Held): Pick<Facts, "lock" | "grant" | "token"> {
   return { lock, grant, token };
-}
-
-/** What the guard takes for a `Pool` of `pg`: every transaction has a session of its own. */
-class SimPool {
-  readonly totalCount = 0;
-  readonly #dial: () => Promise<Wire>;
-
-  constructor(dial: () => Promise<Wire>) {
-    this.#dial = dial;
-  }
-
-  async connect(): Promise<Client & Record<"on" | "off" | "release", () => void>> {
-    const wire = await this.#dial();
-    return {
-      query: async (text, values = []) => {
-        const word = text.startsWith("BEGIN") || text === COMMIT || text === ROLLBACK;
-        const args = values.map(String);
-        const texts = word
-          ? await wire.script(text)
-          : await wire.run({ statement: { name: "guard", text }, args }, false);
-        const rows = texts.map(rowOf);
-        return { rows, rowCount: rows.length, command: text };
-      },
-      on: () => undefined,
-      off: () => undefined,
-      release: () => {
-        wire.destroy();
-      },
-    };
-  }
-}
-
-function rowOf(text: string): Record<string, unknown> {
-  return text.startsWith("{") ? (JSON.parse(text) as Record<string, unknown>) : { value: text };
 }
