@@ -3,14 +3,8 @@ import { join } from "node:path";
 import { Redis } from "ioredis";
 import { expect, it } from "vitest";
 import { type Dialer, dialerOf, type Wire } from "../../src/drivers/redis/client.ts";
-import {
-  ATTEMPT,
-  GIVE_BACK,
-  INSPECT,
-  RELEASE,
-  type Statement,
-  TAKE,
-} from "../../src/drivers/redis/scripts.ts";
+import { GIVE_BACK, TAKE } from "../../src/drivers/redis/quick-scripts.ts";
+import { ATTEMPT, INSPECT, RELEASE, type Statement } from "../../src/drivers/redis/scripts.ts";
 import { type Host, simDialer } from "../../src/lab/servers/redis-lock-link.ts";
 import { RedisPlace } from "../../src/lab/servers/redis-place.ts";
 import { hashOf } from "../../src/lab/servers/redis-words.ts";

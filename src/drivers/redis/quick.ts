@@ -1,8 +1,9 @@
 import type { Ask, Granted, GrantRef } from "../../core/driver.ts";
 import { refusedWhole } from "./errors.ts";
 import type { KeySpace } from "./keys.ts";
+import { GIVE_BACK, QUICK, TAKE } from "./quick-scripts.ts";
 import { type Cell, quicklyGranted, takenOf } from "./replies.ts";
-import { GIVE_BACK, QUICK, type Statement, TAKE } from "./scripts.ts";
+import type { Statement } from "./scripts.ts";
 import type { Servers } from "./servers.ts";
 
 /**

@@ -1,17 +1,15 @@
 /** What a command of a lock client to a Redis is called, by the simulator and by the proxies before real servers. */
 import { createHash } from "node:crypto";
+import { GIVE_BACK, QUICK, TAKE } from "../../drivers/redis/quick-scripts.ts";
 import {
   ATTEMPT,
   EXCHANGE,
-  GIVE_BACK,
   IN_USE,
   INSPECT,
-  QUICK,
   RELEASE,
   RENEW,
   RENEW_ASIDE,
   REVOKE,
-  TAKE,
 } from "../../drivers/redis/scripts.ts";
 import * as redlock from "../../drivers/redlock/scripts.ts";
 import { SCRIPTS } from "./redis-state.ts";
