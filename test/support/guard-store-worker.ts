@@ -13,6 +13,7 @@ import { Redis } from "ioredis";
 import Database from "libsql";
 import { BackendError, StaleTokenError } from "../../src/core/errors.ts";
 import type { Presented } from "../../src/core/guard.ts";
+import type { FilesGuard, FilesStore } from "../../src/core/guard-files.ts";
 import { writeSequencer } from "../../src/core/sequencer.ts";
 import { dynamodbGuard, dynamodbTransaction } from "../../src/guards/dynamodb/index.ts";
 import { fileGuard, fileStore } from "../../src/guards/file/index.ts";
@@ -124,22 +125,8 @@ function redisPlace({ url, place }: StoreOrder): Place {
   };
 }
 
-function s3Place({ url, place }: StoreOrder): Place {
-  const [guard, store] = [s3Guard(), s3Store({ url, prefix: `${place}/` })];
-  return {
-    claim: async (lease) => guard.claim(store, NAME, lease),
-    read: async () => parsed(await store.readText(NAME)),
-    write: async (lease, counted) =>
-      store.transaction(async (tx) => {
-        if (lease !== null) await guard.verify(tx, NAME, lease);
-        tx.write(NAME, JSON.stringify(counted));
-      }),
-    close: () => undefined,
-  };
-}
-
-function filePlace({ url, place }: StoreOrder): Place {
-  const [guard, store] = [fileGuard(), fileStore(join(url, place))];
+/** A store whose files change together. */
+function filesPlace<Store extends FilesStore>(guard: FilesGuard<Store>, store: Store): Place {
   return {
     claim: async (lease) => guard.claim(store, NAME, lease),
     read: async () => parsed(await store.readText(NAME)),
@@ -244,8 +231,8 @@ function httpPlace({ url, place }: StoreOrder): Place {
 
 const PLACES = {
   redis: redisPlace,
-  s3: s3Place,
-  file: filePlace,
+  s3: ({ url, place }: StoreOrder) => filesPlace(s3Guard(), s3Store({ url, prefix: `${place}/` })),
+  file: ({ url, place }: StoreOrder) => filesPlace(fileGuard(), fileStore(join(url, place))),
   sqlite: sqlitePlace,
   dynamodb: dynamoPlace,
   http: httpPlace,
