@@ -98,7 +98,7 @@ function defineRun(lab: Command, act: (action: Action) => void): void {
     .option("--real", REAL)
     .option(
       "--store <name>",
-      "with --real: Ringfence's store where it is not a PostgreSQL: redis or sqlite",
+      "with --real: Ringfence's store, where a scenario is not about one: redis, sqlite or postgres",
       "redis",
     )
     .option("--seed <n>", "without --real: the first seed", "1")
@@ -121,8 +121,11 @@ async function runScenarios(
       EXIT.usage,
       `Expected --arm to be naive, fence or ringfence, got "${arm}".`,
     );
-  if (store !== "redis" && store !== "sqlite")
-    throw new ExitError(EXIT.usage, `Expected --store to be redis or sqlite, got "${store}".`);
+  if (store !== "redis" && store !== "sqlite" && store !== "postgres")
+    throw new ExitError(
+      EXIT.usage,
+      `Expected --store to be redis, sqlite or postgres, got "${store}".`,
+    );
   const results = await run(names, {
     seed: wholeNumber("--seed", seed, { min: 0, max: 999_999_999 }),
     real,

@@ -109,7 +109,8 @@ describe.skipIf(!there)("the failures with real servers and processes", () => {
   it("all of them come out as in the simulator, in less than two minutes", {
     timeout: 600_000,
   }, async () => {
-    for (const flags of [["--real"], ["--real", "--store", "sqlite"]]) {
+    const elsewhere = ["sqlite", "postgres"].map((store) => ["--real", "--store", store]);
+    for (const flags of [["--real"], ...elsewhere]) {
       const startedMs = performance.now();
       const first = await once(flags, {});
       expect(performance.now() - startedMs).toBeLessThan(120_000);
@@ -125,6 +126,12 @@ describePostgres("the failures of PostgreSQL with real servers and processes", (
     expect(words(real)).toEqual(words(await lab(POSTGRES)));
     expect(notesOf(real)).toHaveLength(hasNetworks() ? 0 : 1);
   }, 300_000);
+
+  it("S04 comes out so with Ringfence's locks in the lease table", async () => {
+    expect(words(await lab(["S04"], "--real", "--store", "postgres"))).toEqual(
+      words(await lab(["S04"])),
+    );
+  }, 60_000);
 
   // As above.
   if (!SOAK) return;

@@ -34,36 +34,52 @@ export async function openStore(
   const { lock } = scenario.arms[armName];
   if (lock.kind === "postgres") return await inPostgres(scenario, armName, { parts, journal });
   const ours = lock.kind === "core" || lock.kind === "quorum";
-  if (ours && parts.how.store === "sqlite") return inFile(parts.how.folder);
+  if (ours && parts.how.store === "sqlite")
+    return apart(`sqlite:${encodeURI(join(parts.how.folder, "locks.db"))}`);
+  if (ours && parts.how.store === "postgres") {
+    const postgres = await databaseOf(scenario, armName, { parts, journal });
+    return apart(postgres.url(postgres.port));
+  }
   return await inRedis(scenario, armName, parts);
 }
 
-function inFile(folder: string): LockStore {
-  const url = (): string => `sqlite:${encodeURI(join(folder, "locks.db"))}`;
+/** A store that nothing is done to, so that no proxy stands before it. */
+function apart(store: string): LockStore {
+  const url = (): string => store;
   return { targets: [], url, lookAt: url, redis: [], postgres: null };
 }
 
 async function inPostgres(
-  { id, real, arms }: Scenario,
+  scenario: Scenario,
   armName: ArmName,
-  { parts, journal }: { readonly parts: Parts; readonly journal: Journal },
+  how: { readonly parts: Parts; readonly journal: Journal },
 ): Promise<LockStore> {
-  const { lock } = arms[armName];
-  if (lock.kind !== "postgres") throw new RangeError(`${id} is not about a PostgreSQL.`);
-  const postgres = await PostgresArm.open(parts.how.postgres, journal, {
-    database: `${id}_${armName}`.toLowerCase(),
-    options: lock.server ?? {},
-    away: real?.away !== undefined,
-  });
-  parts.atEnd(async () => postgres.close());
+  const { lock } = scenario.arms[armName];
+  const postgres = await databaseOf(scenario, armName, how);
   const url = ([port]: readonly number[]): string => postgres.url(port);
   return {
     targets: [{ name: "S", port: postgres.port, framing: rawFraming }],
-    url: lock.habits === undefined ? url : null,
+    url: lock.kind === "postgres" && lock.habits !== undefined ? null : url,
     lookAt: (port) => postgres.url(port),
     redis: [],
     postgres,
   };
+}
+
+/** A database of the arm's own. */
+async function databaseOf(
+  { id, real, arms }: Scenario,
+  armName: ArmName,
+  { parts, journal }: { readonly parts: Parts; readonly journal: Journal },
+): Promise<PostgresArm> {
+  const { lock } = arms[armName];
+  const postgres = await PostgresArm.open(parts.how.postgres, journal, {
+    database: `${id}_${armName}`.toLowerCase(),
+    options: lock.kind === "postgres" ? (lock.server ?? {}) : {},
+    away: real?.away !== undefined,
+  });
+  parts.atEnd(async () => postgres.close());
+  return postgres;
 }
 
 async function inRedis(scenario: Scenario, armName: ArmName, parts: Parts): Promise<LockStore> {

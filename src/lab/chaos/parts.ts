@@ -8,7 +8,7 @@ import { WallClock } from "./wall-clock.ts";
 export interface How {
   readonly folder: string;
   /** Ringfence's store, in scenarios that are not about another one. */
-  readonly store: "redis" | "sqlite";
+  readonly store: "redis" | "sqlite" | "postgres";
   /** What moves wall clocks, where it could be compiled. */
   readonly shim: string | undefined;
   readonly postgres: PostgresServers;

@@ -53,7 +53,7 @@ export class Performer {
     if (setup.store !== null) {
       const tamper = lock.kind === "core" ? lock.tamper : undefined;
       // The lab's own PostgreSQL does without fsync, which the driver refuses: only its processes crash.
-      const how = { tamper, trustSettings: setup.database !== null };
+      const how = { tamper, trustSettings: setup.store.startsWith("postgres") };
       return new LazyCore(journal, me, setup.store, how);
     }
     if (lock.kind === "postgres" && lock.habits !== undefined)

@@ -13,7 +13,7 @@ import type { Gate, Proxy } from "./proxy.ts";
 import { call, info } from "./redis-client.ts";
 
 /** Which store Ringfence's arm uses, where a scenario is not about one. */
-export type RealStore = "redis" | "sqlite";
+export type RealStore = "redis" | "sqlite" | "postgres";
 
 /** The lock of most scenarios. */
 const LOCK = "L";

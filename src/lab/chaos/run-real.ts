@@ -26,10 +26,14 @@ export interface RealOptions {
 }
 
 /** Whether a scenario can run with real servers here, and why not. */
-export function whyNotReal({ id, real }: Scenario, store: RealStore = "redis"): string | null {
+export function whyNotReal(
+  { id, real, arms }: Scenario,
+  store: RealStore = "redis",
+): string | null {
   if (real === undefined) return `${id} runs in the simulator only`;
-  if (store === "sqlite" && real.file !== true)
-    return `${id} disturbs a lock server, and a file has none`;
+  const there = real.file === true || (store === "postgres" && aboutPostgres(arms));
+  if (store !== "redis" && !there)
+    return `${id} disturbs its lock server, and is played with no other one`;
   if (real.clock === true && !canMoveWallClocks())
     return `${id} moves wall clocks, which takes Linux and a C compiler (cc)`;
   return null;
@@ -53,7 +57,8 @@ export async function runReal(
   const postgres = new PostgresServers(folder);
   try {
     // First of all: where there is none, nothing has been done in vain.
-    if (scenarios.some(({ arms }) => arms.naive.lock.kind === "postgres")) await postgres.prepare();
+    if (store === "postgres" || scenarios.some(({ arms }) => aboutPostgres(arms)))
+      await postgres.prepare();
     const moves = scenarios.some(({ real }) => real?.clock === true);
     const shim = moves ? compileShim(folder) : undefined;
     const results: ScenarioResult[] = [];
@@ -75,6 +80,10 @@ export async function runReal(
     await postgres.close();
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+function aboutPostgres({ naive }: Scenario["arms"]): boolean {
+  return naive.lock.kind === "postgres";
 }
 
 async function playReal(scenario: Scenario, arm: ArmName, how: How): Promise<ArmResult> {
