@@ -128,7 +128,8 @@ export function recordOn(
   url: string,
   lock: string,
 ): { readonly look: Look; close(): Promise<void> } {
-  const manager = connect(url).then((driver) => createLockManager(driver));
+  // Who only looks may do so in a store that must not be trusted with a lock.
+  const manager = connect(url).then((driver) => createLockManager(driver, { trustSettings: true }));
   return {
     look: async () => {
       const { held } = await (await manager).inspect(lock);
