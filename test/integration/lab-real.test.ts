@@ -81,6 +81,8 @@ function hasNetworks(): boolean {
 
 /** Short ones, one for each kind of fault: a held message, a lost reply, a failover, a dead process, a full server. */
 const SHORT = ["S04", "S07", "S08", "S20", "S21", "S37", "S49", "S58"];
+/** A line of fifty, one whose head dies, and a resource that moves: what never ends takes its time, so side by side. */
+const LONG = ["S39", "S50", "S56"];
 /** Without a lock server to disturb. */
 const IN_A_FILE = ["S04", "S55"];
 /** With a pooler; a host that is lost; a server that dies before its log is written; data in the database. */
@@ -94,6 +96,10 @@ describe.skipIf(!there)("the failures with real servers and processes", () => {
     },
     60_000,
   );
+
+  it(`${LONG.join(", ")} come out in each arm as in the simulator`, async () => {
+    expect(words(await lab(LONG, "--real"))).toEqual(words(await lab(LONG)));
+  }, 200_000);
 
   it.each(IN_A_FILE)(
     "%s comes out so with Ringfence's locks in a file of SQLite",

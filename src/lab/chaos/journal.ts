@@ -1,8 +1,8 @@
-import { closeSync, openSync, writeSync } from "node:fs";
+import { closeSync, openSync, readFileSync, writeSync } from "node:fs";
 import { systemClock } from "../../runtime/system-clock.ts";
 import type { ClientProcess, ClientWorld } from "../clients/client.ts";
-import type { EvKind, EvOp, NewEv } from "../history.ts";
-import { eventLine } from "../ndjson.ts";
+import type { Ev, EvKind, EvOp, NewEv } from "../history.ts";
+import { eventLine, readEvent, readObject } from "../ndjson.ts";
 import type { Facts } from "../sim/probe.ts";
 
 const NS = 1e6;
@@ -74,4 +74,12 @@ export function eventOf(
     ...(lockDelayMs === undefined ? {} : { lockDelay: Math.round(lockDelayMs * NS) }),
     ...(remainingMs === undefined ? {} : { deadline: Math.round(t + remainingMs * NS) }),
   };
+}
+
+/** What a process has written down so far. */
+export function eventsIn(file: string): Ev[] {
+  const lines = readFileSync(file, "utf8").split("\n");
+  // A killed process may have left half a line, and a live one writes its next.
+  lines.pop();
+  return lines.map((text, i) => readEvent(readObject(text, i + 1), i + 1));
 }

@@ -127,7 +127,7 @@ export function keyOn(port: number, lock: string): Look {
 export function recordOn(
   url: string,
   lock: string,
-): { readonly look: Look; close(): Promise<void> } {
+): { readonly look: Look; waiting(): Promise<readonly string[]>; close(): Promise<void> } {
   // Who only looks may do so in a store that must not be trusted with a lock.
   const manager = connect(url).then((driver) => createLockManager(driver, { trustSettings: true }));
   return {
@@ -138,8 +138,41 @@ export function recordOn(
       const { grantId: grant, token, remainingMs } = first;
       return { grant, leftMs: remainingMs ?? 0, ...(token === null ? {} : { token }) };
     },
+    waiting: async () =>
+      (await (await manager).inspect(lock)).pending.map(({ grantId }) => grantId),
     close: async () => {
       await (await manager).close();
     },
   };
+}
+
+/**
+ * Looks who stands in Ringfence's line for a lock, in the store's order, and writes down each whom it has not seen before.
+ * Where somebody holds the lock all the while, nobody is served unseen.
+ */
+export class Line {
+  readonly #lock: string;
+  readonly #journal: Journal;
+  readonly #record: ReturnType<typeof recordOn>;
+  readonly #seen = new Set<string>();
+
+  constructor(url: string, lock: string, journal: Journal) {
+    this.#lock = lock;
+    this.#journal = journal;
+    this.#record = recordOn(url, lock);
+  }
+
+  /** How many have been seen in it by now. */
+  async look(): Promise<number> {
+    for (const grant of await this.#record.waiting()) {
+      if (this.#seen.has(grant)) continue;
+      this.#seen.add(grant);
+      this.#journal.write(eventOf(SERVER, "event", "enqueue", { lock: this.#lock, grant }));
+    }
+    return this.#seen.size;
+  }
+
+  async close(): Promise<void> {
+    await this.#record.close();
+  }
 }

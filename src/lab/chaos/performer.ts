@@ -49,7 +49,8 @@ export class Performer {
     const scenario = SCENARIOS.find(({ id }) => id === setup.scenario);
     if (scenario === undefined) throw new Error(`no scenario ${setup.scenario}`);
     const { lock } = scenario.arms[setup.arm];
-    const servers = setup.redis.map((port) => new RealRedis(port));
+    const inLine = lock.kind === "redis" && lock.habits?.waits === "line";
+    const servers = setup.redis.map((port) => new RealRedis(port, inLine));
     if (setup.store !== null) {
       const tamper = lock.kind === "core" ? lock.tamper : undefined;
       // The lab's own PostgreSQL does without fsync, which the driver refuses: only its processes crash.

@@ -13,6 +13,7 @@ import type { WallClock } from "./wall-clock.ts";
 /** Everything real that one arm of a scenario runs with. */
 export interface Props {
   readonly lock: LockStore;
+  readonly resource: ResourceListener;
   readonly clients: ReadonlyMap<string, ClientChild>;
   /** By `client>server`; of several clients in one process by the first. */
   readonly ways: ReadonlyMap<string, Proxy>;
@@ -54,6 +55,7 @@ export async function setUp(scenario: Scenario, armName: ArmName, how: How): Pro
     );
     return {
       lock,
+      resource,
       clients: new Map(
         clients.flatMap((child) => child.names.map((name) => [name, child] as const)),
       ),

@@ -1,12 +1,13 @@
+import type { Adoption } from "../../core/guard.ts";
 import { systemClock } from "../../runtime/system-clock.ts";
 import type { LockTerms } from "../clients/client.ts";
 import type { Hold, Order, Play, PlayClient, PlayHeld, PlayMessage } from "../scenarios/play.ts";
 import type { Arm, ArmName, Scenario } from "../scenarios/scenario.ts";
 import type { Update } from "../workloads/ledger.ts";
 import type { ClientChild } from "./client-process.ts";
-import type { Journal } from "./journal.ts";
+import { eventsIn, type Journal } from "./journal.ts";
 import type { HeldFacts, Task } from "./messages.ts";
-import { keyOn, Observer, observeWakes, recordOn } from "./observer.ts";
+import { keyOn, Line, Observer, observeWakes, recordOn } from "./observer.ts";
 import type { How } from "./parts.ts";
 import { type Props, setUp } from "./props.ts";
 import type { Gate, Proxy } from "./proxy.ts";
@@ -20,6 +21,8 @@ const LOCK = "L";
 /** What fills a server up. */
 const JUNK_BYTES = 20_000;
 const JUNK_KEYS = 400;
+/** How often is looked who stands in line. */
+const LINE_EVERY_MS = 10;
 
 /** A lease in a client process. */
 class RemoteHeld implements PlayHeld {
@@ -27,14 +30,16 @@ class RemoteHeld implements PlayHeld {
   readonly lock: string;
   readonly grant: string;
   readonly token: bigint | undefined;
+  readonly scope: string;
   readonly #do: (task: Task) => Promise<unknown>;
 
-  constructor(act: (task: Task) => Promise<unknown>, { id, lock, grant, token }: HeldFacts) {
+  constructor(act: (task: Task) => Promise<unknown>, { id, lock, grant, token, scope }: HeldFacts) {
     this.#do = act;
     this.id = id;
     this.lock = lock;
     this.grant = grant;
     this.token = token === null ? undefined : BigInt(token);
+    this.scope = scope;
   }
 
   async believes(): Promise<boolean> {
@@ -70,6 +75,7 @@ export class RealStage implements Play {
   readonly #closers: (() => Promise<void>)[] = [];
   readonly #startedAt: number;
   #observer: Observer | undefined;
+  #line: Line | undefined;
   #closed = false;
 
   private constructor(armName: ArmName, props: Props) {
@@ -87,9 +93,9 @@ export class RealStage implements Play {
   /** Starts everything that an arm needs. @throws BackendConfigError where there is no such server */
   static async open(scenario: Scenario, armName: ArmName, how: How): Promise<RealStage> {
     const stage = new RealStage(armName, await setUp(scenario, armName, how));
-    const { property } = scenario;
+    const { property, real } = scenario;
     if (property === "P6" || property === "P14") stage.#observe(scenario.arms[armName]);
-    if (property === "P9") await stage.#observeWakes();
+    if (real?.wakes === true) await stage.#observeWakes();
     return stage;
   }
 
@@ -148,6 +154,16 @@ export class RealStage implements Play {
     return held;
   }
 
+  async lined(count: number, lock: string = LOCK): Promise<void> {
+    const line = this.ours ? this.#lineAt(lock) : null;
+    const standing = async (): Promise<number> => {
+      if (line !== null) return await line.look();
+      const events = this.#props.files.flatMap(eventsIn);
+      return events.filter((event) => event.f === "enqueue" && event.lock === lock).length;
+    };
+    while ((await standing()) < count) await this.after(LINE_EVERY_MS);
+  }
+
   async acquireAll(
     name: string,
     locks: readonly string[],
@@ -190,6 +206,10 @@ export class RealStage implements Play {
     const from = Number(await child.do(name, { do: "byHand", res, from: null }));
     await work(from);
     await child.do(name, { do: "byHand", res, from });
+  }
+
+  adopt(adoption: Adoption, res = "R"): void {
+    this.#props.resource.adopt(res, adoption);
   }
 
   async update(name: string, held: PlayHeld, how: Update): Promise<boolean> {
@@ -351,6 +371,7 @@ export class RealStage implements Play {
   async close(): Promise<void> {
     this.#closed = true;
     await this.#observer?.close();
+    await this.#line?.close();
     for (const close of this.#closers) await close();
     await this.#props.close();
   }
@@ -392,6 +413,12 @@ export class RealStage implements Play {
       observed.close();
       return Promise.resolve();
     });
+  }
+
+  #lineAt(lock: string): Line {
+    const { redis, lookAt } = this.#props.lock;
+    this.#line ??= new Line(lookAt(redis[0]?.port ?? 0), lock, this.#journal);
+    return this.#line;
   }
 
   #look(port: number): ReturnType<typeof keyOn> {

@@ -45,8 +45,23 @@ export async function info(port: number, section: string): Promise<string> {
   return typeof text === "string" ? text : "";
 }
 
+/**
+ * KEYS[1] lock, KEYS[2] line. Returns whether there was one to delete. Then the first of the line is told, and is in it no
+ * more: nobody looks whether it lives.
+ */
+const DELETE_AND_TELL = /* lua */ `local gone = redis.call('DEL', KEYS[1])
+local first = gone == 1 and redis.call('LPOP', KEYS[2])
+if first then redis.call('PUBLISH', first, '') end
+return gone`;
+
+function lineOf(key: string): string {
+  return `line:${key}`;
+}
+
 /** A command of the model as the real server takes it. */
-function wordsOf(command: RedisCommand): readonly (string | number)[] {
+function wordsOf(command: RedisCommand, tells: boolean): readonly (string | number)[] {
+  if (tells && command[0] === "DEL")
+    return ["EVAL", DELETE_AND_TELL, 2, command[1], lineOf(command[1])];
   if (command[0] !== "EVAL") return command;
   const [, script, keys, args] = command;
   return ["EVAL", SCRIPTS[script], keys.length, ...keys, ...args];
@@ -55,14 +70,18 @@ function wordsOf(command: RedisCommand): readonly (string | number)[] {
 /** A real Redis, as naive clients reach it. An answer that does not come is waited for for ever, as in the simulator. */
 export class RealRedis implements RedisPort {
   readonly #port: number;
+  readonly #tells: boolean;
+  #asked = 0;
 
-  constructor(port: number) {
+  /** `tells`: whoever deletes a key tells the first of those who stand in line for it. */
+  constructor(port: number, tells = false) {
     this.#port = port;
+    this.#tells = tells;
   }
 
   async call(_client: ClientProcess, command: RedisCommand): Promise<RedisReply> {
     try {
-      return (await call(this.#port, wordsOf(command))) as RedisReply;
+      return (await call(this.#port, wordsOf(command, this.#tells))) as RedisReply;
     } catch {
       // A lock written by hand knows no better than to wait for what never comes.
       return await new Promise<never>(() => undefined);
@@ -75,10 +94,36 @@ export class RealRedis implements RedisPort {
     return Number(await call(this.#port, mark, ["WAIT", replicas, timeoutMs]).catch(() => 0));
   }
 
-  /** By keyspace notifications. */
-  subscribe(_client: ClientProcess, key: string, onMessage: () => void): void {
-    listen(this.#port, ["SUBSCRIBE", `__keyspace@0__:${key}`], ([kind, , event]) => {
-      if (kind === "message" && event === "del") onMessage();
+  /** By keyspace notifications; with `once` by a list of who waits, each with a channel of its own. */
+  async subscribe(
+    { name }: ClientProcess,
+    key: string,
+    onMessage: () => void,
+    once = false,
+  ): Promise<void> {
+    if (!once) {
+      await this.#hear(`__keyspace@0__:${key}`, (event) => {
+        if (event === "del") onMessage();
+        return true;
+      });
+      return;
+    }
+    this.#asked += 1;
+    const me = `wake:${key}:${name}:${this.#asked}`;
+    await this.#hear(me, () => {
+      onMessage();
+      return false;
+    });
+    await call(this.#port, ["RPUSH", lineOf(key), me]);
+  }
+
+  /** Resolves when the channel is listened to; until `onMessage` returns false. */
+  async #hear(channel: string, onMessage: (text: unknown) => boolean): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const connection = listen(this.#port, ["SUBSCRIBE", channel], ([kind, , text]) => {
+        if (kind === "subscribe") resolve();
+        else if (kind === "message" && !onMessage(text)) connection.close();
+      });
     });
   }
 }

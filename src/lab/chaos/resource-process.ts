@@ -1,5 +1,6 @@
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 import { createInterface } from "node:readline";
+import type { Adoption } from "../../core/guard.ts";
 import { type Acting, type GuardKind, Items, type Step } from "../servers/items.ts";
 import { Service } from "../servers/service.ts";
 import { eventOf, type Journal } from "./journal.ts";
@@ -35,6 +36,11 @@ export class ResourceListener {
     const listener = createServer();
     await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
     return new ResourceListener(listener, guard, journal);
+  }
+
+  /** Moves an item to another lock's scope, as an operator does at the resource itself. */
+  adopt(res: string, adoption: Adoption): void {
+    this.#items.adopt(res, adoption);
   }
 
   async close(): Promise<void> {

@@ -30,8 +30,16 @@ export interface RedisPort {
   call(client: ClientProcess, command: RedisCommand): Promise<RedisReply>;
   /** Blocks until so many replicas have everything, or `timeoutMs` passed; returns how many have. */
   wait(client: ClientProcess, replicas: number, timeoutMs: number): Promise<number>;
-  /** Tells of every deletion of `key`; the message may be lost. With `once`, of one, the oldest asker alone. */
-  subscribe(client: ClientProcess, key: string, onMessage: () => void, once?: boolean): void;
+  /**
+   * Tells of every deletion of `key`; the message may be lost. With `once`, of one, the oldest asker alone. Resolves when
+   * the server knows who is to be told.
+   */
+  subscribe(
+    client: ClientProcess,
+    key: string,
+    onMessage: () => void,
+    once?: boolean,
+  ): Promise<void>;
 }
 
 /** A lease as a scenario holds it, whoever gave it. */

@@ -61,7 +61,7 @@ export class NaiveClient implements LockClient {
     const { ttlMs, waitMs = Infinity } = terms;
     probe.ev(process, "invoke", "acquire", { op, lock, ttlMs });
     const until = process.clock.mono() + waitMs;
-    const woken = this.#subscription(lock, grant);
+    const stand = this.#waiter(lock, grant);
     let tries = 0;
     while (!(await this.#take(lock, grant, ttlMs + (terms.lockDelayMs ?? 0)))) {
       if (process.clock.mono() >= until) {
@@ -69,10 +69,10 @@ export class NaiveClient implements LockClient {
         return null;
       }
       tries += 1;
+      const woken = await stand();
       // From here on it is one of those who wait, whatever the server knows of them.
       if (tries === 1) probe.ev(process, "event", "enqueue", { lock, grant });
-      if (woken === null) await process.sleep(20 + 60 * process.random.unit());
-      else await woken();
+      await woken();
     }
     const token =
       this.#habits.token === true
@@ -137,33 +137,33 @@ export class NaiveClient implements LockClient {
     return this.#habits.adopts === true && (await redis.call(process, ["GET", lock])) === grant;
   }
 
-  /** What to wait for before the next try; `null`: the clock. */
-  #subscription(lock: string, grant: string): (() => Promise<void>) | null {
-    const { waits } = this.#habits;
-    if (waits === undefined || waits === "poll") return null;
+  /** Sees to it that somebody tells when to try again. Resolves, when that is seen to, to the wait itself. */
+  #waiter(lock: string, grant: string): () => Promise<() => Promise<void>> {
+    const { process } = this;
+    const { waits = "poll" } = this.#habits;
+    if (waits === "poll") {
+      const pause = async (): Promise<void> => process.sleep(20 + 60 * process.random.unit());
+      return async () => Promise.resolve(pause);
+    }
     let wake: (() => void) | undefined;
-    const listen = (): void => {
-      this.#redis().subscribe(
-        this.process,
-        lock,
-        () => {
-          // Nobody waits any more.
-          if (wake === undefined) return;
-          this.#world.probe.ev(this.process, "event", "wakeup", { lock, grant });
-          wake();
-        },
-        waits === "line",
-      );
+    const told = (): void => {
+      // Nobody waits any more.
+      if (wake === undefined) return;
+      this.#world.probe.ev(process, "event", "wakeup", { lock, grant });
+      wake();
     };
-    if (waits === "subscribe") listen();
+    const listen = async (): Promise<void> =>
+      this.#redis().subscribe(process, lock, told, waits === "line");
+    if (waits === "subscribe") void listen();
     return async () => {
-      await new Promise<void>((resolve) => {
+      const woken = new Promise<void>((resolve) => {
         wake = () => {
           wake = undefined;
           resolve();
         };
-        if (waits === "line") listen();
       });
+      if (waits === "line") await listen();
+      return async () => woken;
     };
   }
 }

@@ -1,3 +1,4 @@
+import type { Adoption } from "../../core/guard.ts";
 import type { LockTerms } from "../clients/client.ts";
 import type { Update } from "../workloads/ledger.ts";
 import type { ArmName } from "./scenario.ts";
@@ -10,6 +11,7 @@ export interface PlayHeld {
   readonly lock: string;
   readonly grant: string;
   readonly token: bigint | undefined;
+  readonly scope: string;
   /** Asks the lease itself, and records the answer. */
   believes(): boolean | Promise<boolean>;
   /** Renews by hand, for `ttlMs`. Never rejects. */
@@ -63,6 +65,11 @@ export interface Play {
   client(name: string): PlayClient;
   /** @throws Error when it came to nothing: a scenario that needs the lock cannot go on */
   acquire(name: string, terms: LockTerms, lock?: string): Promise<PlayHeld>;
+  /**
+   * Resolves once so many stand in line for the lock: as its store tells, and where that keeps no line, as those do who were
+   * refused and ask again.
+   */
+  lined(count: number, lock?: string): Promise<void>;
   /** Several locks as the arm's users take them; resolves to their release. */
   acquireAll(
     name: string,
@@ -79,6 +86,8 @@ export interface Play {
   write(name: string, held: PlayHeld, from: number, res?: string): Promise<number | null>;
   /** A write past every check, as by an operator at the database. */
   byHand(name: string, work: (from: number) => Promise<void>, res?: string): Promise<void>;
+  /** Moves what is protected to another lock's scope, as an operator does at the resource itself. */
+  adopt(adoption: Adoption, res?: string): void;
   /** Updates data in a PostgreSQL under a lease, in one transaction: whether it was committed. */
   update(name: string, held: PlayHeld, how: Update): Promise<boolean>;
   /** Asks a service that cannot check for an effect; `business` names it for the judge. */

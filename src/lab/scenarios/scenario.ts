@@ -78,6 +78,8 @@ interface RealTerms {
   readonly clients: readonly (string | readonly string[])[];
   /** Whether it does nothing to the lock server or the way to it, so that a file serves Ringfence's arm as well. */
   readonly file?: boolean;
+  /** Whether somebody hears at the lock's Redis whom it tells. */
+  readonly wakes?: boolean;
   /** Whether it moves the wall clock of a process or a server. */
   readonly clock?: boolean;
   /**

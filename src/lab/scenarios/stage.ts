@@ -1,3 +1,4 @@
+import type { Adoption } from "../../core/guard.ts";
 import type { Held, LockClient, LockTerms } from "../clients/client.ts";
 import { CoreClient } from "../clients/core-client.ts";
 import { NaiveClient } from "../clients/naive-client.ts";
@@ -158,6 +159,14 @@ export class Stage implements Play {
     return held;
   }
 
+  async lined(count: number, lock = "L"): Promise<void> {
+    const { history } = this.world.probe;
+    if (history === null) throw new Error("Nobody writes down who waits.");
+    const lines = (): number =>
+      [...history].filter((event) => event.f === "enqueue" && event.lock === lock).length;
+    while (lines() < count) await this.after(1);
+  }
+
   as(name: string, held: Held): Actor {
     return actorOf(this.process(name), held);
   }
@@ -188,6 +197,10 @@ export class Stage implements Play {
     const from = await this.resource.read(who, res);
     await work(from);
     await this.resource.write(who, res, from, "by hand");
+  }
+
+  adopt(adoption: Adoption, res = "R"): void {
+    this.resource.adopt(res, adoption);
   }
 
   async update(name: string, held: Held, how: Update): Promise<boolean> {

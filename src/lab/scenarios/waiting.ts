@@ -5,8 +5,13 @@ const TTL = { ttlMs: 2000 };
 const RENEWED = { ttlMs: 2000, renews: true };
 
 const MANY = Array.from({ length: 200 }, (_, i) => `W${i + 1}`);
-/** The same in four processes. */
-const CROWDS = [0, 50, 100, 150].map((from) => MANY.slice(from, from + 50));
+const FIFTY = MANY.slice(0, 50);
+
+/** The same in so many processes. */
+function crowds(names: readonly string[], processes: number): readonly (readonly string[])[] {
+  const size = names.length / processes;
+  return Array.from({ length: processes }, (_, i) => names.slice(i * size, (i + 1) * size));
+}
 
 /** How those who wait, or need more than one thing, come to their turn. */
 export const WAITING: readonly Scenario[] = [
@@ -34,7 +39,7 @@ export const WAITING: readonly Scenario[] = [
     property: "P9",
     arms: arms({ naive: { waits: "subscribe" } }),
     withinMs: 20_000,
-    real: { clients: ["A", ...CROWDS] },
+    real: { clients: ["A", ...crowds(MANY, 4)], wakes: true },
     async play(s: Play): Promise<void> {
       const a = await s.acquire("A", { ttlMs: 10_000 });
       for (const name of MANY) void s.client(name).acquire("L", { ttlMs: 10_000 });
@@ -50,14 +55,21 @@ export const WAITING: readonly Scenario[] = [
     property: "P9",
     arms: arms(),
     withinMs: 60_000,
+    real: { clients: ["A", ...crowds(FIFTY, 2)], file: true },
     async play(s: Play): Promise<void> {
-      const names = MANY.slice(0, 50);
-      await Promise.all(
-        names.map(async (name, i) => {
-          await s.after(1 + i);
-          await s.section(name, { ttlMs: 10_000 }, 30);
-        }),
-      );
+      // Nobody is served before all of them are there, so that it is known who came first.
+      const terms = { ttlMs: 60_000 };
+      const a = await s.acquire("A", terms);
+      const turns: Promise<void>[] = [];
+      for (const [i, name] of FIFTY.entries()) {
+        const turn = s.section(name, terms);
+        // Whose turn fails is told when all have had theirs.
+        turn.catch(() => undefined);
+        turns.push(turn);
+        await s.lined(i + 1);
+      }
+      await a.release();
+      await Promise.all(turns);
     },
   },
   {
@@ -66,18 +78,18 @@ export const WAITING: readonly Scenario[] = [
     title: "the holder and the first of the line die together; the next one is never told",
     property: "P8",
     arms: arms({ naive: { waits: "line" } }),
-    withinMs: 9000,
+    withinMs: 12_000,
+    real: { clients: ["A", "B", "C"], file: true },
     async play(s: Play): Promise<void> {
       const a = await s.acquire("A", RENEWED);
-      for (const name of ["B", "C"]) {
-        void (name === "C" ? s.must(name, s.section(name, TTL)) : s.section(name, TTL));
-        await s.after(50);
-      }
+      void s.section("B", TTL);
+      await s.lined(1);
+      void s.must("C", s.section("C", TTL));
+      await s.lined(2);
       s.kill("B");
       // The release tells the dead one, and its successor waits for a word that never comes.
       if (s.ours) s.kill("A");
       else await a.release();
-      await s.after(8000);
     },
   },
   {

@@ -97,12 +97,18 @@ export class RedisServer {
 
   /**
    * Tells `client` whenever `key` is deleted. The message may be lost, as with any pub/sub. `once`: of the next deletion
-   * that nobody who asked before is told of, as a blocking pop of a list.
+   * that nobody who asked before is told of, whether that one still lives or not.
    */
-  subscribe(client: SimProcess, key: string, onMessage: () => void, once = false): void {
+  async subscribe(
+    client: SimProcess,
+    key: string,
+    onMessage: () => void,
+    once = false,
+  ): Promise<void> {
     const list = this.#subscribers.get(key) ?? [];
     list.push({ client, onMessage, once });
     this.#subscribers.set(key, list);
+    return Promise.resolve();
   }
 
   #publish(key: string): void {
