@@ -1,8 +1,11 @@
 import net from "node:net";
 import { afterEach, expect, it } from "vitest";
+import { TAKE } from "../../src/drivers/redis/quick-scripts.ts";
+import * as redlock from "../../src/drivers/redlock/scripts.ts";
 import { lineFraming, redisFraming } from "../../src/lab/chaos/framing.ts";
 import { Proxy } from "../../src/lab/chaos/proxy.ts";
 import { decodeValue, encodeCommand } from "../../src/lab/chaos/resp.ts";
+import { commandName, hashOf } from "../../src/lab/servers/redis-words.ts";
 
 const open: { close(): Promise<void> | void }[] = [];
 afterEach(async () => {
@@ -172,4 +175,13 @@ it("decodes what RESP2 and RESP3 send", () => {
   expect(value("%1\r\n+k\r\n:1\r\n")).toEqual(["k", 1]);
   expect(value("-ERR no\r\n")).toEqual({ error: "ERR no" });
   expect(value("$5\r\nabc")).toBeUndefined();
+});
+
+it("calls a quick take of the Redis driver an attempt, and Redlock's take by its own name", () => {
+  const called = ({ text }: { readonly text: string }): string[] => [
+    commandName(["EVAL", text, 1, "key"]),
+    commandName(["evalsha", hashOf(text), 1, "key"]),
+  ];
+  expect(called(TAKE)).toEqual(["attempt", "attempt"]);
+  expect(called(redlock.TAKE)).toEqual(["take", "take"]);
 });

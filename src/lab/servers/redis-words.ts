@@ -35,15 +35,24 @@ export function scriptOf(hash: string): string | undefined {
   return HASHES.get(hash);
 }
 
+/** Quick steps of the Redis driver, which are called as what they do. Redlock's own `take` is another script. */
+const CALLED: ReadonlyMap<string, string> = new Map([
+  [TAKE.text, ATTEMPT.name],
+  [GIVE_BACK.text, RELEASE.name],
+]);
+
 const NAMES: ReadonlyMap<string, string> = new Map([
   ...Object.entries(SCRIPTS).map(([name, text]) => [text, name] as const),
   ...[
     ...STATEMENTS,
     ...[redlock.TAKE, redlock.WRITE_BACK, redlock.UNDO, redlock.EXTEND, redlock.RELEASE],
-  ].flatMap(({ name, text }): [string, string][] => [
-    [text, name],
-    [hashOf(text), name],
-  ]),
+  ].flatMap(({ name, text }): [string, string][] => {
+    const called = CALLED.get(text) ?? name;
+    return [
+      [text, called],
+      [hashOf(text), called],
+    ];
+  }),
 ]);
 
 /** `SET`, `attempt`, `release`: the command, or the script that it runs. */
@@ -51,8 +60,6 @@ export function commandName(command: readonly unknown[]): string {
   const name = String(command[0]).toUpperCase();
   if (name !== "EVAL" && name !== "EVALSHA") return name;
   const script = NAMES.get(String(command[1])) ?? name;
-  if (script === TAKE.name) return ATTEMPT.name;
-  if (script === GIVE_BACK.name) return RELEASE.name;
   if (script !== QUICK.name) return script;
   // It gives back some names and takes others: what it takes counts.
   const keys = Number(command[2]);
