@@ -81,8 +81,8 @@ function hasNetworks(): boolean {
 
 /** Short ones, one for each kind of fault: a held message, a lost reply, a failover, a dead process, a full server. */
 const SHORT = ["S04", "S07", "S08", "S20", "S21", "S37", "S49", "S58"];
-/** A line of fifty, one whose head dies, and a resource that moves: what never ends takes its time, so side by side. */
-const LONG = ["S39", "S50", "S56"];
+/** A resource that moves, a line whose head dies, one of fifty, five servers: what never ends takes its time, so side by side. */
+const LONG = ["S50", "S56", "S39", "S13"];
 /** Without a lock server to disturb. */
 const IN_A_FILE = ["S04", "S55"];
 /** With a pooler; a host that is lost; a server that dies before its log is written; data in the database. */

@@ -66,6 +66,8 @@ export class RealStage implements Play {
   demands = 0;
   /** Called whenever something has come to its end. */
   onSettled: () => void = () => undefined;
+  /** Called when something has failed that had to come to its end: the scenario is not played as it should be. */
+  onFailed: (error: unknown) => void = () => undefined;
   readonly #props: Props;
   readonly #journal: Journal;
   readonly #open = new Set<string>();
@@ -362,7 +364,13 @@ export class RealStage implements Play {
   async must(what: string, work: Promise<unknown>): Promise<void> {
     this.#open.add(what);
     this.demands += 1;
-    await work;
+    try {
+      await work;
+    } catch (error) {
+      this.onFailed(error);
+      // The run is over, and few scenarios wait for this themselves.
+      await new Promise<never>(() => undefined);
+    }
     this.#open.delete(what);
     this.onSettled();
   }

@@ -144,9 +144,10 @@ async function untilOver(scenario: Scenario, stage: RealStage): Promise<string |
       if (stage.unfinished.length === 0) done(null);
     };
     stage.onSettled = settled;
-    stage.must("the scenario", scenario.play(stage)).then(settled, (error: unknown) => {
+    stage.onFailed = (error) => {
       done(error instanceof Error ? error.message : String(error));
-    });
+    };
+    void stage.must("the scenario", scenario.play(stage));
   });
 }
 

@@ -5,7 +5,7 @@ import type { Stage } from "./stage.ts";
 
 const TTL = { ttlMs: 2000 };
 /** More grants than the new lock gives in the time of S50. */
-const FAR_AHEAD = 24;
+const FAR_AHEAD = 18;
 
 function redlockArms(
   naive: RedlockHabits,
@@ -158,7 +158,7 @@ export const SERVERS: readonly Scenario[] = [
       fence: { lock: { kind: "redis", habits: { token: true } }, guard: "fence", holds: false },
       ringfence: { lock: { kind: "core", redis: {} }, guard: "claim", holds: true },
     },
-    withinMs: 12_000,
+    withinMs: 10_000,
     real: { clients: ["A", "B"], file: true },
     play: moved,
   },
