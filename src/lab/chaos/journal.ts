@@ -76,10 +76,15 @@ export function eventOf(
   };
 }
 
-/** What a process has written down so far. */
-export function eventsIn(file: string): Ev[] {
+/** What a process has written down so far; with `f` of that kind alone. */
+export function eventsIn(file: string, f?: EvOp): Ev[] {
   const lines = readFileSync(file, "utf8").split("\n");
   // A killed process may have left half a line, and a live one writes its next.
   lines.pop();
-  return lines.map((text, i) => readEvent(readObject(text, i + 1), i + 1));
+  const events: Ev[] = [];
+  // Most lines need not be read for that.
+  for (const [i, text] of lines.entries())
+    if (f === undefined || text.includes(`"${f}"`))
+      events.push(readEvent(readObject(text, i + 1), i + 1));
+  return f === undefined ? events : events.filter((event) => event.f === f);
 }

@@ -156,7 +156,8 @@ export class Performer {
       const held = await client.acquire(lock, terms);
       if (held === null) throw new Error(`${this.#me.name} did not get ${lock}`);
       this.#releases.push(async () => held.release());
-      await this.#me.sleep(10);
+      // So that another process is as far by then, on a busy machine too.
+      await this.#me.sleep(300);
     }
   }
 

@@ -160,8 +160,8 @@ export class RealStage implements Play {
     const line = this.ours ? this.#lineAt(lock) : null;
     const standing = async (): Promise<number> => {
       if (line !== null) return await line.look();
-      const events = this.#props.files.flatMap(eventsIn);
-      return events.filter((event) => event.f === "enqueue" && event.lock === lock).length;
+      const events = this.#props.files.flatMap((file) => eventsIn(file, "enqueue"));
+      return events.filter((event) => event.lock === lock).length;
     };
     while ((await standing()) < count) await this.after(LINE_EVERY_MS);
   }

@@ -24,6 +24,8 @@ export interface NaiveHabits {
   readonly replicas?: number;
   /** `subscribe`: tries again only when told, as everybody who waits is; `line`: the oldest alone is told. */
   readonly waits?: "poll" | "subscribe" | "line";
+  /** How often `poll` asks again, in milliseconds, give or take 60 %. 50 by default. */
+  readonly everyMs?: number;
   /** Asks again after so long without an answer. */
   readonly retryMs?: number;
   /** Then adopts what it finds to be its own, with a full ttl from then on; without this it is in its own way. */
@@ -140,9 +142,10 @@ export class NaiveClient implements LockClient {
   /** Sees to it that somebody tells when to try again. Resolves, when that is seen to, to the wait itself. */
   #waiter(lock: string, grant: string): () => Promise<() => Promise<void>> {
     const { process } = this;
-    const { waits = "poll" } = this.#habits;
+    const { waits = "poll", everyMs = 50 } = this.#habits;
     if (waits === "poll") {
-      const pause = async (): Promise<void> => process.sleep(20 + 60 * process.random.unit());
+      const pause = async (): Promise<void> =>
+        process.sleep(everyMs * (0.4 + 1.2 * process.random.unit()));
       return async () => Promise.resolve(pause);
     }
     let wake: (() => void) | undefined;

@@ -5,7 +5,7 @@ import type { Stage } from "./stage.ts";
 
 const TTL = { ttlMs: 2000 };
 /** More grants than the new lock gives in the time of S50. */
-const FAR_AHEAD = 18;
+const FAR_AHEAD = 10;
 
 function redlockArms(
   naive: RedlockHabits,
@@ -240,7 +240,7 @@ async function moved(s: Play): Promise<void> {
   for (let i = 0; i < FAR_AHEAD; i += 1) {
     const held = await s.acquire("A", TTL, "old");
     from = held.scope;
-    await s.write("A", held, await s.open("A", held));
+    if (i === FAR_AHEAD - 1) await s.write("A", held, await s.open("A", held));
     await held.release();
   }
   await s.must(
@@ -252,7 +252,7 @@ async function moved(s: Play): Promise<void> {
         await held.release();
         if (written !== null) return;
         if (s.ours) s.adopt({ from, to: held.scope, floor: 0n });
-        await s.sleep("B", 700);
+        await s.sleep("B", 1500);
       }
     })(),
   );
