@@ -349,7 +349,7 @@ export class NameQueue implements TicketOwner, WaiterOwner {
       if (heir === waiter || heir.ticket !== undefined) continue;
       if (!sameTerms(heir.terms, ticket.terms)) break;
       heir.ticket = ticket;
-      heir.holder ??= waiter.holder;
+      heir.seenHolder ??= waiter.seenHolder;
       ticket.waiter = heir;
       return undefined;
     }

@@ -10,7 +10,6 @@ import {
   type Io,
 } from "./driver.ts";
 import type { Engine } from "./engine.ts";
-import { decodeHolder } from "./holder.ts";
 import { noAnswer, type Step } from "./link.ts";
 import type { ReturnOutcome } from "./returns.ts";
 import type { GrantIds } from "./tenure.ts";
@@ -259,8 +258,7 @@ export class Ticket implements Step<Answer> {
   }
 
   #onBusy(answer: Busy): number {
-    if (this.waiter !== undefined && answer.holder !== null)
-      this.waiter.holder = decodeHolder(answer.holder);
+    if (this.waiter !== undefined && answer.holder !== null) this.waiter.seenHolder = answer.holder;
     const { observe } = answer;
     // An observation begins when the reply is received; its length is taken when the next ask is sent.
     if (observe !== undefined && observe.version !== this.#seen?.version)

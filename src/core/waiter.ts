@@ -1,5 +1,5 @@
 import type { WaitingPlace } from "./engine.ts";
-import type { Holder } from "./holder.ts";
+import { decodeHolder, type Holder } from "./holder.ts";
 import type { LiveLease } from "./live-lease.ts";
 import type { Terms } from "./terms.ts";
 import type { Ticket } from "./ticket.ts";
@@ -27,7 +27,8 @@ export class Waiter implements WaitingPlace {
   attempts = 0;
   /** When it is next told who holds the name. */
   noteAt: number;
-  holder: Holder | null = null;
+  /** Who was seen to have the lease, as the store keeps it: read only when somebody asks. */
+  seenHolder: string | null = null;
   onAbort: (() => void) | undefined;
   readonly #owner: WaiterOwner;
   readonly #resolve: (lease: LiveLease) => void;
@@ -48,6 +49,10 @@ export class Waiter implements WaitingPlace {
     this.noteAt = startedAt + NOTE_MS;
     this.#resolve = resolve;
     this.#reject = reject;
+  }
+
+  get holder(): Holder | null {
+    return this.seenHolder === null ? null : decodeHolder(this.seenHolder);
   }
 
   get untilMs(): number {

@@ -90,8 +90,8 @@ describe("ringfence lab", { timeout: 60_000 }, () => {
   it.each([
     [["run", "S99"], "lab list"],
     [["run", "S38", "--real"], "S38 runs in the simulator only"],
-    [["run", "S08", "--real", "--store", "sqlite"], "a file has none"],
-    [["run", "S04", "--real", "--store", "oracle"], "redis or sqlite"],
+    [["run", "S08", "--real", "--store", "sqlite"], "is played with no other one"],
+    [["run", "S04", "--real", "--store", "oracle"], "redis, sqlite or postgres"],
     [["run", "S04", "--arm", "left"], "naive, fence or ringfence"],
     [["replay", "lab1:nonsense"], "replay string"],
     [["explore", "--subject", "S01"], "Expected one of core"],

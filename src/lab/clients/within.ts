@@ -7,7 +7,7 @@ export const LATE: unique symbol = Symbol("late");
 export async function within<T>(
   process: Pick<ClientProcess, "clock">,
   ms: number,
-  work: Promise<T>,
+  work: PromiseLike<T>,
 ): Promise<T | typeof LATE> {
   return await new Promise((resolve) => {
     const timer = process.clock.timer(ms, () => {

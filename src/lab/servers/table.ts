@@ -38,7 +38,7 @@ export class TableServer implements LockPlace {
   readonly #options: TableOptions;
   readonly #trace: ServerTrace;
   #driver: Driver<MemoryCapabilities>;
-  readonly #open = new Map<string, Promise<Backend>>();
+  readonly #open = new Map<string, Backend | Promise<Backend>>();
 
   constructor(world: World, name: string, options: TableOptions = {}) {
     this.world = world;
@@ -74,43 +74,54 @@ export class TableServer implements LockPlace {
 
   async #connect(client: SimProcess, context: DriverContext): Promise<Backend> {
     const { notify, namespace } = context;
-    const call = async <T>(label: string, work: (backend: Backend) => Promise<T>): Promise<T> =>
+    const key = `${client.host.id} ${namespace}`;
+    const call = <T>(label: string, work: Work<T>): PromiseLike<T> =>
       this.world.net.call(
         client,
         () => this.process,
         label,
-        async (server) => work(await this.#backend(server, client, { namespace, notify })),
+        (server): PromiseLike<T> => {
+          const backend = this.#open.get(key);
+          if (backend !== undefined && !(backend instanceof Promise)) return work(backend);
+          return (backend ?? this.#accept(server, client, { key, namespace, notify })).then(work);
+        },
       );
     return new RemoteBackend(call, this.#trace);
   }
 
   /** One connection per client process, as the server sees it. */
-  async #backend(
+  async #accept(
     server: SimProcess,
     client: SimProcess,
-    { namespace, notify }: Pick<DriverContext, "namespace" | "notify">,
+    {
+      key,
+      namespace,
+      notify,
+    }: Pick<DriverContext, "namespace" | "notify"> & { readonly key: string },
   ): Promise<Backend> {
-    const key = `${client.host.id} ${namespace}`;
-    let backend = this.#open.get(key);
-    if (backend === undefined) {
-      const wake = (notice: Notice): void => {
-        const deliver = (): void => {
-          notify(notice);
-        };
-        this.#trace.notice(notice);
-        this.world.net.send({ from: server, to: client, label: "wake", deliver });
+    const wake = (notice: Notice): void => {
+      const deliver = (): void => {
+        notify(notice);
       };
-      const { clock, random, host } = server;
-      backend = this.#driver
-        .open({ clock, random, host, namespace, notify: wake })
-        .then(this.#options.tamper ?? ((same) => same));
-      this.#open.set(key, backend);
-    }
-    return backend;
+      this.#trace.notice(notice);
+      this.world.net.send({ from: server, to: client, label: "wake", deliver });
+    };
+    const { clock, random, host } = server;
+    const opening = this.#driver
+      .open({ clock, random, host, namespace, notify: wake })
+      .then((backend) => {
+        const open = this.#options.tamper?.(backend) ?? backend;
+        // Unless the server has been restarted meanwhile.
+        if (this.#open.get(key) === opening) this.#open.set(key, open);
+        return open;
+      });
+    this.#open.set(key, opening);
+    return opening;
   }
 }
 
-export type Call = <T>(label: string, work: (backend: Backend) => Promise<T>) => Promise<T>;
+type Work<T> = (backend: Backend) => Promise<T>;
+export type Call = <T>(label: string, work: Work<T>) => PromiseLike<T>;
 
 /** The client's side: every call is a message there and one back, and what the server did is written down. */
 export class RemoteBackend implements Backend {

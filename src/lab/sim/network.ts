@@ -28,6 +28,10 @@ function asError(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error));
 }
 
+function isPending<T>(result: PromiseLike<T> | T): result is PromiseLike<T> {
+  return typeof result === "object" && result !== null && "then" in result;
+}
+
 /** One direction between two names. Messages do not keep their order: two calls may travel on two connections. */
 export class Link {
   readonly name: string;
@@ -96,7 +100,9 @@ export class Link {
 export class Network {
   readonly scheduler: Scheduler;
   readonly #choices: Choices;
-  readonly #links = new Map<string, Link>();
+  /** In the order of their first use. */
+  readonly #all: Link[] = [];
+  readonly #links = new Map<string, Map<string, Link>>();
   #weather: Weather = CALM;
   fates: readonly number[] = [1];
 
@@ -118,11 +124,14 @@ export class Network {
   }
 
   link(from: string, to: string): Link {
-    const name = `${from}>${to}`;
-    let link = this.#links.get(name);
+    let links = this.#links.get(from);
+    if (links === undefined) this.#links.set(from, (links = new Map<string, Link>()));
+    let link = links.get(to);
     if (link === undefined) {
+      const name = `${from}>${to}`;
       link = new Link(name, this, this.#choices.site(`link ${name}`));
-      this.#links.set(name, link);
+      links.set(to, link);
+      this.#all.push(link);
     }
     return link;
   }
@@ -139,52 +148,41 @@ export class Network {
 
   /** Every link works again, and what they kept goes on its way. */
   heal(): void {
-    for (const link of this.#links.values()) link.heal();
+    for (const link of this.#all) link.heal();
   }
 
   /**
    * A call over the links: `work` runs in the server's process, its outcome travels back. Never settles when a message is
    * lost or either side dies; how long to wait is the caller's business.
    */
-  async call<T>(
+  call<T>(
     from: SimProcess,
     to: () => SimProcess,
     label: string,
-    work: (server: SimProcess) => Promise<T> | T,
-  ): Promise<T> {
-    return await new Promise<T>((resolve, reject) => {
-      const server = to();
-      const reply = (settle: () => void): void => {
-        this.send({ from: server, to: from, label: `${label} reply`, deliver: settle });
+    work: (server: SimProcess) => PromiseLike<T> | T,
+  ): PromiseLike<T> {
+    const server = to();
+    return new Promise<T>((resolve, reject) => {
+      const reply = (deliver: () => void): void => {
+        this.send({ from: server, to: from, label: `${label} reply`, deliver });
+      };
+      const done = (value: T): void => {
+        reply(() => {
+          resolve(value);
+        });
+      };
+      const failed = (error: unknown): void => {
+        reply(() => {
+          reject(asError(error));
+        });
       };
       const deliver = (): void => {
-        let result: Promise<T> | T;
         try {
-          result = work(server);
+          const result = work(server);
+          if (isPending(result)) result.then(done, failed);
+          else done(result);
         } catch (error) {
-          reply(() => {
-            reject(asError(error));
-          });
-          return;
-        }
-        if (result instanceof Promise)
-          result.then(
-            (value) => {
-              reply(() => {
-                resolve(value);
-              });
-            },
-            (error: unknown) => {
-              reply(() => {
-                reject(asError(error));
-              });
-            },
-          );
-        else {
-          const value = result;
-          reply(() => {
-            resolve(value);
-          });
+          failed(error);
         }
       };
       this.send({ from, to: server, label, deliver });

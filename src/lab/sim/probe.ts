@@ -26,6 +26,7 @@ export type WorldFacts = Pick<NewEv, "err" | "rate" | "lt" | "inc"> & { readonly
 export class Probe {
   readonly history: History | null;
   readonly #scheduler: Scheduler;
+  readonly #hashes = new Map<string, number>();
   #hash = 0;
   #ops = 0;
 
@@ -81,11 +82,20 @@ export class Probe {
     });
   }
 
+  /** Of a text that comes again and again. */
+  #hashOf(text: string): number {
+    let hash = this.#hashes.get(text);
+    if (hash === undefined) this.#hashes.set(text, (hash = seedOf(0, text)));
+    return hash;
+  }
+
   #mix(who: SimProcess | string, k: EvKind, f: EvOp, facts: Facts): void {
     const { grant = "", token = 0n, ver = 0, accepted } = facts;
-    let hash = (this.#hash ^ Math.round(this.#scheduler.now * 1000)) >>> 0;
-    hash = typeof who === "string" ? seedOf(hash, who) : seedOf(hash + who.incarnation, who.name);
-    hash = seedOf(seedOf(seedOf(hash, k), f), grant);
+    let hash = Math.imul(this.#hash ^ Math.round(this.#scheduler.now * 1000), 0x01000193);
+    hash += typeof who === "string" ? this.#hashOf(who) : this.#hashOf(who.name) + who.incarnation;
+    hash = Math.imul(hash, 0x01000193) ^ this.#hashOf(k);
+    hash = Math.imul(hash, 0x01000193) ^ this.#hashOf(f);
+    hash = Math.imul(hash, 0x01000193) ^ seedOf(0, grant);
     const low = Number(token & LOW);
     hash = Math.imul(hash ^ low, 0x85ebca6b) ^ Math.imul(Number(token >> 32n) + ver, 0xc2b2ae35);
     this.#hash = (hash ^ (accepted === undefined ? 0 : accepted ? 1 : 2)) >>> 0;
