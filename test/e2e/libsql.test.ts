@@ -13,9 +13,15 @@ const BUILT_IN = process.getBuiltinModule("node:sqlite") !== undefined;
 beforeAll(() => {
   writeFileSync(
     file("loaded.cjs"),
-    `process.on("exit", () => {
-      const code = Object.keys(require.cache).filter((path) => /libsql.*\\.(js|node)$/.test(path));
-      require("node:fs").writeFileSync(process.env.LOADED, code.join("\\n"));
+    `const { dlopen } = process;
+    const native = [];
+    process.dlopen = (module, path, ...flags) => {
+      native.push(path);
+      return dlopen.call(process, module, path, ...flags);
+    };
+    process.on("exit", () => {
+      const code = Object.keys(require.cache).filter((path) => /libsql.*\\.js$/.test(path));
+      require("node:fs").writeFileSync(process.env.LOADED, [...code, ...native].join("\\n"));
     });`,
   );
 });

@@ -1,46 +1,58 @@
+import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { expect, it } from "vitest";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, expect, it, vi } from "vitest";
 import type { SqliteDatabase, SqliteStatement } from "../../src/drivers/sqlite/client.ts";
 import { loadLibsql, nativePart } from "../../src/drivers/sqlite/libsql.ts";
 
 const require = createRequire(import.meta.url);
-const load = (id: string): unknown => require(id);
+const folders: string[] = [];
+afterAll(() => {
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+});
 
 /** By the package's own entry. */
 function byPackage(path: string): SqliteDatabase {
-  const Database = load("libsql") as new (path: string) => SqliteDatabase;
+  const Database = require("libsql") as new (path: string) => SqliteDatabase;
   return new Database(path);
 }
 
-it("the native part is the very one that the installed package loads", () => {
+it("the native part is the very file that the installed package loads", () => {
   byPackage(":memory:").close();
-  const part = nativePart(load);
-  expect(part).not.toBeNull();
-  const loaded = Object.entries(require.cache).filter(([path]) => path.endsWith(".node"));
-  expect(loaded.map(([, module]) => module?.exports as unknown)).toEqual([part]);
+  const loaded = Object.keys(require.cache).filter((path) => path.endsWith(".node"));
+  const dlopen = vi.spyOn(process, "dlopen");
+  expect(nativePart(import.meta.dirname)).not.toBeNull();
+  expect(dlopen.mock.calls.map(([, path]) => realpathSync(path))).toEqual(loaded);
+  dlopen.mockRestore();
 });
 
-it("only the known version is called by itself: else the package's entry is", () => {
-  const asked: string[] = [];
-  const of = (version: unknown) => (id: string) => {
-    asked.push(id);
-    return id.endsWith("/package.json") ? { version } : { databaseOpen: () => ({}) };
-  };
-  expect(nativePart(of("0.5.29"))).not.toBeNull();
-  for (const version of ["0.5.28", "0.5.30", "0.6.0", undefined]) {
-    asked.length = 0;
-    expect(nativePart(of(version))).toBeNull();
-    expect(asked).toHaveLength(1);
+/** A folder below one that has a package for each platform, of this version and with this file as native part. */
+function installed(version: unknown, native: string | null): string {
+  const folder = mkdtempSync(join(tmpdir(), "ringfence-libsql-"));
+  folders.push(folder);
+  for (const platform of ["linux-*-gnu", "linux-*-musl", "darwin-*"]) {
+    const home = join(folder, "node_modules/@libsql", platform.replace("*", process.arch));
+    mkdirSync(home, { recursive: true });
+    writeFileSync(join(home, "package.json"), JSON.stringify({ version }));
+    if (native !== null) symlinkSync(native, join(home, "index.node"));
   }
+  mkdirSync(join(folder, "below/it"), { recursive: true });
+  return join(folder, "below/it");
+}
+
+it("only the known version is called by itself, wherever above it is", () => {
+  byPackage(":memory:").close();
+  const native = Object.keys(require.cache).find((path) => path.endsWith(".node")) ?? "";
+  expect(nativePart(installed("0.5.29", native))).not.toBeNull();
+  for (const version of ["0.5.28", "0.5.30", "0.6.0", undefined])
+    expect(nativePart(installed(version, native))).toBeNull();
 });
 
 it("a part that is missing or cannot be loaded leaves it to the package's entry", () => {
-  const missing = (): never => {
-    throw new Error("Cannot find module");
-  };
-  expect(nativePart(missing)).toBeNull();
-  const broken = (id: string): unknown => (id.endsWith("/package.json") ? load(id) : missing());
-  expect(nativePart(broken)).toBeNull();
+  expect(nativePart(tmpdir())).toBeNull();
+  expect(nativePart(installed("0.5.29", null))).toBeNull();
+  expect(nativePart(installed("0.5.29", import.meta.filename))).toBeNull();
 });
 
 /** What a call gives, or its error as the driver looks at it. */

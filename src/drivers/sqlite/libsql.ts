@@ -4,8 +4,8 @@
  * public interface, so they are called only in the version that this file was written for, where that is to be found by
  * its name; else the package is loaded as ever (ADR 0025).
  */
-import { closeSync, openSync, readSync } from "node:fs";
-import { createRequire } from "node:module";
+import { closeSync, existsSync, openSync, readFileSync, readSync } from "node:fs";
+import { dirname, join } from "node:path";
 import type { OpenDatabase, SqliteDatabase, SqliteStatement, SqliteValue } from "./client.ts";
 
 /** The version of libsql whose native part is called here as its own entry calls it. */
@@ -41,7 +41,7 @@ const ROWS = 100;
 
 /** The way to libsql that is the shorter one. Rejects with what Node says where there is none. */
 export async function loadLibsql(): Promise<OpenDatabase> {
-  const part = nativePart((id) => createRequire(import.meta.filename)(id) as unknown);
+  const part = nativePart(import.meta.dirname);
   if (part !== null) return (path) => new NativeDatabase(part, path);
   const { default: Database } = (await import("libsql")) as unknown as {
     readonly default: new (path: string) => SqliteDatabase;
@@ -49,18 +49,32 @@ export async function loadLibsql(): Promise<OpenDatabase> {
   return (path) => new Database(path);
 }
 
-/** The native part for this platform, in the known version; `null` where `require` does not find that. */
-export function nativePart(require: (id: string) => unknown): NativePart | null {
+/** The native part that a module in this folder finds, in the known version; `null` where it finds none. */
+export function nativePart(from: string): NativePart | null {
   const platform = platformName();
   if (platform === null) return null;
   try {
-    const id = `@libsql/${platform}`;
-    const { version } = require(`${id}/package.json`) as { readonly version?: unknown };
-    return version === VERSION ? (require(id) as NativePart) : null;
+    const folder = packageFolder(`@libsql/${platform}`, from);
+    if (folder === null) return null;
+    const { version } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as {
+      readonly version?: unknown;
+    };
+    if (version !== VERSION) return null;
+    const module = { exports: {} };
+    process.dlopen(module, join(folder, "index.node"));
+    return module.exports as NativePart;
   } catch {
-    // Not installed where we are, as with some package managers, or not to be loaded: the package says why.
+    // Another make of package, or not to be loaded: libsql's entry says why.
     return null;
   }
+}
+
+/** Where a package is, as Node looks for it, which by itself takes as long as to load the native part. */
+function packageFolder(name: string, from: string): string | null {
+  const folder = join(from, "node_modules", name);
+  if (existsSync(folder)) return folder;
+  const above = dirname(from);
+  return above === from ? null : packageFolder(name, above);
 }
 
 /** As libsql names this platform; `null` where that is left to its own entry. */
