@@ -29,8 +29,11 @@ export interface Address {
  * the order of the commands.
  */
 export interface Wire {
-  /** Rejects with the server's error reply, or with whatever the library says when the connection ends. */
-  send(args: readonly string[]): PromiseLike<unknown>;
+  /**
+   * Rejects with the server's error reply, or with whatever the library says when the connection ends. Unless it is
+   * `alone` it may be written together with others of this turn of the event loop.
+   */
+  send(args: readonly string[], alone?: boolean): PromiseLike<unknown>;
   /** Several commands in one write: the reply or the error of each. */
   sendAll(batch: readonly (readonly string[])[]): Promise<readonly Outcome[]>;
   /** Once, before anything else: the connection is for messages only from then on. */

@@ -19,10 +19,13 @@ export interface Call {
   readonly asking?: boolean;
 }
 
-/** A command that has no reply yet. */
-interface Pending {
+/** Who sent a command, and hears of one of the two, once. */
+export interface Asker {
+  /** Time of the connection's clock after which the command is overdue. */
   readonly dueAt: number;
-  readonly fail: (error: LinkError) => void;
+  answered(reply: unknown): void;
+  /** With an error reply, or with a LinkError. */
+  failed(error: unknown): void;
 }
 
 const hashes = new Map<string, string>();
@@ -51,15 +54,18 @@ function command(call: Call, whole: boolean): string[] {
 export class Connection {
   readonly #wire: Wire;
   readonly #clock: Clock;
-  readonly #pending = new Set<Pending>();
+  readonly #refused: (error: unknown) => void;
+  readonly #pending = new Set<Asker>();
   #ended: LinkError | undefined;
   #retired = false;
   #watch: Timer | undefined;
   #watchAt = Number.POSITIVE_INFINITY;
 
-  constructor(wire: Wire, clock: Clock) {
+  /** `refused` hears of every error reply. */
+  constructor(wire: Wire, clock: Clock, refused: (error: unknown) => void = () => undefined) {
     this.#wire = wire;
     this.#clock = clock;
+    this.#refused = refused;
   }
 
   get open(): boolean {
@@ -71,21 +77,42 @@ export class Connection {
     return await this.#watched(dueAt, async () => this.#wire.send(args));
   }
 
-  /** One script; by its text where the server does not know it. Not async: nearly every step takes this way. */
-  run(call: Call, dueAt: number): PromiseLike<unknown> {
-    if (call.asking === true) return this.#runAsking(call, dueAt);
-    return this.#watched(
-      dueAt,
-      () => this.#wire.send(command(call, false)),
-      // Nothing was run, so sending it again cannot apply it twice.
-      () => this.#wire.send(command(call, true)),
+  /**
+   * One script; by its text where the server does not know it. No promise of its own: nearly every step takes this way.
+   * `alone`: it need not wait for other commands of this turn of the event loop.
+   */
+  ask(call: Call, asker: Asker, alone = false): void {
+    if (!this.#begin(asker)) return;
+    this.#send(command(call, false), alone).then(
+      (reply) => {
+        this.#answered(asker, reply);
+      },
+      (error: unknown) => {
+        if (codeOf(error) === "NOSCRIPT" && this.#ended === undefined) this.#askWhole(call, asker);
+        else this.#failed(asker, error);
+      },
     );
   }
 
-  async #runAsking(call: Call, dueAt: number): Promise<unknown> {
-    const [outcome] = await this.runAll([call], dueAt);
-    if (outcome?.ok === true) return outcome.value;
-    throw outcome?.error;
+  /** A library that throws instead of rejecting is heard all the same. */
+  #send(words: readonly string[], alone: boolean): PromiseLike<unknown> {
+    try {
+      return this.#wire.send(words, alone);
+    } catch (error) {
+      return Promise.reject(error instanceof Error ? error : new Error(String(error)));
+    }
+  }
+
+  /** Nothing was run, so sending it again cannot apply it twice. */
+  #askWhole(call: Call, asker: Asker): void {
+    this.#send(command(call, true), false).then(
+      (reply) => {
+        this.#answered(asker, reply);
+      },
+      (error: unknown) => {
+        this.#failed(asker, error);
+      },
+    );
   }
 
   /** Several scripts in one write. Rejects only as a whole, with a LinkError. */
@@ -125,8 +152,9 @@ export class Connection {
     this.#ended = error;
     this.#watch?.cancel();
     this.#wire.destroy();
-    for (const pending of this.#pending) pending.fail(error);
+    const pending = [...this.#pending];
     this.#pending.clear();
+    for (const asker of pending) asker.failed(error);
   }
 
   async #sendAll(
@@ -145,49 +173,58 @@ export class Connection {
       at += 1;
       if (reply === undefined || (!reply.ok && codeOf(reply.error) === undefined))
         return { ok: false, error: this.#lost(reply?.error) };
-      return reply.ok ? reply : { ok: false, error: bare(reply.error) };
+      if (reply.ok) return reply;
+      this.#refused(reply.error);
+      return { ok: false, error: bare(reply.error) };
     });
   }
 
-  /** Watches over what `send` sends; `unknown` sends it otherwise where the server does not know the script. */
-  #watched<T>(
-    dueAt: number,
-    send: () => PromiseLike<T>,
-    unknown?: () => PromiseLike<T>,
-  ): PromiseLike<T> {
-    return new Promise((resolve, reject) => {
-      if (this.#ended !== undefined) {
-        const facts = { sent: false, cause: this.#ended };
-        reject(new LinkError("the connection to Redis has ended", facts));
-        return;
-      }
-      const pending = { dueAt, fail: reject };
-      this.#pending.add(pending);
-      if (dueAt < this.#watchAt) this.#watchUntil(dueAt);
-      const answered = (value: T): void => {
-        this.#settled(pending);
-        resolve(value);
-      };
-      const failed = (error: unknown): void => {
-        this.#settled(pending);
-        reject(codeOf(error) === undefined ? this.#lost(error) : bare(error));
-      };
+  /** Watches over what `send` sends. */
+  async #watched<T>(dueAt: number, send: () => PromiseLike<T>): Promise<T> {
+    return await new Promise<T>((resolve, failed) => {
+      const asker = { dueAt, answered: resolve as (reply: unknown) => void, failed };
+      if (!this.#begin(asker)) return;
       send().then(
-        answered,
-        unknown === undefined
-          ? failed
-          : (error: unknown) => {
-              if (codeOf(error) === "NOSCRIPT" && this.#ended === undefined)
-                unknown().then(answered, failed);
-              else failed(error);
-            },
+        (reply) => {
+          this.#answered(asker, reply);
+        },
+        (error: unknown) => {
+          this.#failed(asker, error);
+        },
       );
     });
   }
 
-  #settled(pending: Pending): void {
-    this.#pending.delete(pending);
+  /** Whether its command may be sent. */
+  #begin(asker: Asker): boolean {
+    if (this.#ended !== undefined) {
+      const facts = { sent: false, cause: this.#ended };
+      asker.failed(new LinkError("the connection to Redis has ended", facts));
+      return false;
+    }
+    this.#pending.add(asker);
+    if (asker.dueAt < this.#watchAt) this.#watchUntil(asker.dueAt);
+    return true;
+  }
+
+  #answered(asker: Asker, reply: unknown): void {
+    if (this.#settled(asker)) asker.answered(reply);
+  }
+
+  #failed(asker: Asker, error: unknown): void {
+    if (!this.#settled(asker)) return;
+    if (codeOf(error) === undefined) asker.failed(this.#lost(error));
+    else {
+      this.#refused(error);
+      asker.failed(bare(error));
+    }
+  }
+
+  /** Whether it has not heard yet. */
+  #settled(asker: Asker): boolean {
+    const waited = this.#pending.delete(asker);
     if (this.#retired) this.retire();
+    return waited;
   }
 
   #lost(cause: unknown): LinkError {
@@ -215,14 +252,22 @@ export class Lane {
   readonly #dialer: Dialer;
   readonly #clock: Clock;
   readonly #address: Address | null;
+  readonly #refused: (error: unknown) => void;
   #dialing: Promise<Connection> | undefined;
   #connection: Connection | undefined;
   #closed = false;
 
-  constructor(dialer: Dialer, clock: Clock, address: Address | null) {
+  /** `refused` hears of every error reply. */
+  constructor(
+    dialer: Dialer,
+    clock: Clock,
+    address: Address | null,
+    refused: (error: unknown) => void,
+  ) {
     this.#dialer = dialer;
     this.#clock = clock;
     this.#address = address;
+    this.#refused = refused;
   }
 
   /** The open connection, if there is one. */
@@ -283,7 +328,7 @@ export class Lane {
           resolve(made);
         }, reject);
       });
-      connection = new Connection(wire, this.#clock);
+      connection = new Connection(wire, this.#clock, this.#refused);
       if (ended !== undefined) connection.end(ended);
       this.#connection = connection;
       return connection;

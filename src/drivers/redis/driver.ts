@@ -49,7 +49,7 @@ import { renewAll } from "./renewals.ts";
 import { NotReplicatedError } from "./replicas.ts";
 import { answerOf, exchangedOf, isAlone, LETTERS, reasonOf, recordOf } from "./replies.ts";
 import { ATTEMPT, EXCHANGE, INSPECT, RELEASE, REVOKE } from "./scripts.ts";
-import { ClusterServers, OneServer, type Servers } from "./servers.ts";
+import { ClusterServers, OneServer, run, type Servers } from "./servers.ts";
 import { Wakes } from "./wakes.ts";
 
 /** What the Redis driver promises. */
@@ -245,7 +245,7 @@ class RedisBackend implements Backend {
           if (await this.#quick.giveBack(only, dueAt)) return [RELEASED];
           this.#quick.avoid(only.name);
         }
-        return [releaseOf(await this.#servers.run(this.#releasing(only), dueAt))];
+        return [releaseOf(await run(this.#servers, this.#releasing(only), dueAt))];
       } catch (error) {
         return [{ kind: "failed", error: asRedisError(error) }];
       }
@@ -346,7 +346,7 @@ class RedisBackend implements Backend {
 
   async #run(call: Call, dueAt: number): Promise<unknown> {
     try {
-      return await this.#servers.run(call, dueAt);
+      return await run(this.#servers, call, dueAt);
     } catch (error) {
       throw asRedisError(error);
     }
@@ -360,7 +360,7 @@ class RedisBackend implements Backend {
     const error = outcome?.error;
     if (!(error instanceof NotReplicatedError)) throw asRedisError(error);
     const undo = this.#releasing({ ...ask, refuseLateMs: 0 });
-    const undone = await this.#servers.run(undo, dueAt).then(
+    const undone = await run(this.#servers, undo, dueAt).then(
       () => true,
       () => false,
     );

@@ -64,9 +64,6 @@ function nothing(): void {
   // Errors are told by the promises of the calls and by the end of the connection.
 }
 
-/** A command of so many words is a step for several names. */
-const LONG = 32;
-
 class IoredisWire implements Wire {
   readonly #redis: Redis;
   #corked = false;
@@ -75,9 +72,8 @@ class IoredisWire implements Wire {
     this.#redis = redis;
   }
 
-  send(args: readonly string[]): PromiseLike<unknown> {
-    // A long one pays for its own write, and the server begins with it while the next is made.
-    if (args.length < LONG) this.#gather();
+  send(args: readonly string[], alone = false): PromiseLike<unknown> {
+    if (!alone) this.#gather();
     return this.#redis.call(...(args as [string, ...string[]]));
   }
 

@@ -1,4 +1,5 @@
 import type { Ask, Granted, GrantRef } from "../../core/driver.ts";
+import type { Asker } from "./connection.ts";
 import { refusedWhole } from "./errors.ts";
 import type { KeySpace } from "./keys.ts";
 import { GIVE_BACK, QUICK, TAKE } from "./quick-scripts.ts";
@@ -23,22 +24,85 @@ export const afterTurn: AfterTurn = (fn) => {
   process.nextTick(fn);
 };
 
-/** A step that is waiting for its turn to end, or for its answer. */
-interface Step<T> {
+/** A step that waits for its turn of the event loop to end, and then for its answer. Alone it asks for itself. */
+interface Step extends Asker {
+  readonly statement: Statement;
   readonly key: string;
-  readonly args: readonly string[];
-  readonly dueAt: number;
-  readonly ttlMs: number;
-  readonly resolve: (value: T) => void;
-  readonly reject: (error: unknown) => void;
+  readonly arg: string;
+  /** What `quick` said of it, and the token of what it granted. */
+  told(cell: Cell | undefined, token: Cell | undefined): void;
+  /** It was not done, and takes the long way. */
+  undone(): void;
 }
 
-/** The steps of one turn of the event loop. */
-class Turn {
-  readonly back: Step<boolean>[] = [];
-  readonly taken: Step<Granted | undefined>[] = [];
-  get size(): number {
-    return this.back.length + this.taken.length;
+class Taking implements Step {
+  readonly statement = TAKE;
+  readonly key: string;
+  readonly arg: string;
+  readonly dueAt: number;
+  readonly failed: (error: unknown) => void;
+  readonly #ttlMs: number;
+  readonly #fenced: boolean;
+  readonly #resolve: (granted: Granted | undefined) => void;
+
+  constructor(
+    { key, ask, dueAt, fenced }: { key: string; ask: Ask; dueAt: number; fenced: boolean },
+    resolve: (granted: Granted | undefined) => void,
+    failed: (error: unknown) => void,
+  ) {
+    const { grantId, ttlMs, lockDelayMs, holder } = ask;
+    this.key = key;
+    this.arg = `${grantId}|${whole(lockDelayMs)}|${whole(ttlMs)}|${holder}`;
+    this.dueAt = dueAt;
+    this.#ttlMs = ttlMs;
+    this.#fenced = fenced;
+    this.#resolve = resolve;
+    this.failed = failed;
+  }
+
+  answered(reply: unknown): void {
+    this.#resolve(takenOf(reply, this.#ttlMs, this.#fenced));
+  }
+
+  told(before: Cell | undefined, token: Cell | undefined): void {
+    this.#resolve(quicklyGranted(token, before, this.#ttlMs, this.#fenced));
+  }
+
+  undone(): void {
+    this.#resolve(undefined);
+  }
+}
+
+class GivingBack implements Step {
+  readonly statement = GIVE_BACK;
+  readonly key: string;
+  readonly arg: string;
+  readonly dueAt: number;
+  readonly failed: (error: unknown) => void;
+  readonly #resolve: (done: boolean) => void;
+
+  constructor(
+    { key, grantId, dueAt }: { key: string; grantId: string; dueAt: number },
+    resolve: (done: boolean) => void,
+    failed: (error: unknown) => void,
+  ) {
+    this.key = key;
+    this.arg = grantId;
+    this.dueAt = dueAt;
+    this.#resolve = resolve;
+    this.failed = failed;
+  }
+
+  answered(reply: unknown): void {
+    this.#resolve(reply === 1);
+  }
+
+  told(cell: Cell | undefined): void {
+    this.#resolve(cell === 1);
+  }
+
+  undone(): void {
+    this.#resolve(false);
   }
 }
 
@@ -55,7 +119,7 @@ export class Quick {
   readonly #afterTurn: AfterTurn;
   /** Names where it was of no use: somebody else wants them too. Forgotten when there are many. */
   readonly #wanted = new Set<string>();
-  #turn: Turn | undefined;
+  #turn: Step[] = [];
 
   constructor(
     servers: Servers,
@@ -92,79 +156,64 @@ export class Quick {
   }
 
   /** The grant; `undefined` where it takes the long way to find out. Rejects as a script does. */
-  async take(ask: Ask, dueAt: number): Promise<Granted | undefined> {
-    const { name, grantId, ttlMs, lockDelayMs, holder } = ask;
-    const key = this.#keys.lock(name);
-    const args = [`${grantId}|${whole(lockDelayMs)}|${whole(ttlMs)}|${holder}`];
-    return await new Promise((resolve, reject) => {
-      this.#thisTurn().taken.push({ key, args, dueAt, ttlMs, resolve, reject });
+  take(ask: Ask, dueAt: number): PromiseLike<Granted | undefined> {
+    const facts = { key: this.#keys.lock(ask.name), ask, dueAt, fenced: this.#fenced };
+    return new Promise((resolve, failed) => {
+      this.#add(new Taking(facts, resolve, failed));
     });
   }
 
   /** Whether it was given back; if not, the long way finds out why. Rejects as a script does. */
-  async giveBack({ name, grantId, ttlMs }: GrantRef, dueAt: number): Promise<boolean> {
-    const key = this.#keys.lock(name);
-    return await new Promise((resolve, reject) => {
-      this.#thisTurn().back.push({ key, args: [grantId], dueAt, ttlMs, resolve, reject });
+  giveBack({ name, grantId }: GrantRef, dueAt: number): PromiseLike<boolean> {
+    const facts = { key: this.#keys.lock(name), grantId, dueAt };
+    return new Promise((resolve, failed) => {
+      this.#add(new GivingBack(facts, resolve, failed));
     });
   }
 
-  #thisTurn(): Turn {
-    let turn = this.#turn;
-    if (turn === undefined || turn.size === this.#atOnce) {
-      const begun = new Turn();
-      turn = this.#turn = begun;
-      this.#afterTurn(() => {
-        if (this.#turn === begun) this.#turn = undefined;
-        this.#send(begun);
-      });
-    }
-    return turn;
+  #add(step: Step): void {
+    this.#turn.push(step);
+    if (this.#turn.length === 1) this.#afterTurn(this.#send);
   }
 
-  #send({ back, taken }: Turn): void {
-    if (back.length + taken.length > 1) {
-      this.#sendAll(back, taken);
-      return;
-    }
-    for (const step of back) this.#sendOne(GIVE_BACK, step, (reply) => reply === 1);
-    for (const step of taken)
-      this.#sendOne(TAKE, step, (reply) => takenOf(reply, step.ttlMs, this.#fenced));
+  readonly #send = (): void => {
+    const steps = this.#turn;
+    this.#turn = [];
+    const [only] = steps;
+    if (steps.length === 1 && only !== undefined) this.#sendOne(only);
+    else if (this.#atOnce === 1) for (const step of steps) this.#sendOne(step);
+    else
+      for (let at = 0; at < steps.length; at += this.#atOnce)
+        this.#sendAll(steps.slice(at, at + this.#atOnce));
+  };
+
+  #sendOne(step: Step): void {
+    const { statement, key, arg } = step;
+    this.#servers.ask({ statement, keys: [key], args: [arg] }, step, true);
   }
 
-  #sendOne<T>(statement: Statement, step: Step<T>, read: (reply: unknown) => T): void {
-    const { key, args, dueAt, resolve, reject } = step;
-    this.#servers.run({ statement, keys: [key], args }, dueAt).then((reply) => {
-      resolve(read(reply));
-    }, reject);
-  }
-
-  #sendAll(back: readonly Step<boolean>[], taken: readonly Step<Granted | undefined>[]): void {
+  #sendAll(steps: readonly Step[]): void {
+    const back = steps.filter(({ statement }) => statement === GIVE_BACK);
+    const taken = steps.filter(({ statement }) => statement === TAKE);
     const [args, keys] = [[String(back.length)], [] as string[]];
+    const inOrder = [...back, ...taken];
     let dueAt = Number.POSITIVE_INFINITY;
-    for (const step of [...back, ...taken]) {
+    for (const step of inOrder) {
       if (step.dueAt < dueAt) dueAt = step.dueAt;
       keys.push(step.key);
-      args.push(...step.args);
+      args.push(step.arg);
     }
-    this.#servers.run({ statement: QUICK, keys, args }, dueAt).then(
-      (reply) => {
-        const cells = reply as readonly Cell[];
-        let at = 1;
-        for (const { resolve } of back) resolve(cells[at++] === 1);
-        for (const { ttlMs, resolve } of taken)
-          resolve(quicklyGranted(cells[0], cells[at++], ttlMs, this.#fenced));
-      },
-      (error: unknown) => {
-        const others = refusedWhole(error);
-        for (const { resolve, reject } of back)
-          if (others) resolve(false);
-          else reject(error);
-        for (const { resolve, reject } of taken)
-          if (others) resolve(undefined);
-          else reject(error);
-      },
-    );
+    const answered = (reply: unknown): void => {
+      const [token, ...cells] = reply as readonly Cell[];
+      for (const [i, step] of inOrder.entries()) step.told(cells[i], token);
+    };
+    const failed = (error: unknown): void => {
+      const others = refusedWhole(error);
+      for (const step of inOrder)
+        if (others) step.undone();
+        else step.failed(error);
+    };
+    this.#servers.ask({ statement: QUICK, keys, args }, { dueAt, answered, failed }, true);
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Clock } from "../../core/clock.ts";
 import type { Address, Dialer, Outcome } from "./client.ts";
 import { parseAddress } from "./client.ts";
-import { type Call, type Connection, Lane } from "./connection.ts";
+import { type Asker, type Call, type Connection, Lane } from "./connection.ts";
 import { codeOf, LinkError } from "./errors.ts";
 import { SLOTS, slotOf } from "./keys.ts";
 import { type ReplicaRule, Replicated } from "./replicas.ts";
@@ -26,11 +26,11 @@ export class Server {
     address: Address | null,
     rule: ReplicaRule | undefined,
   ) {
-    const other = new Lane(dialer, clock, address);
+    const lane = (): Lane => new Lane(dialer, clock, address, this.#learn);
+    const other = lane();
     if (rule === undefined) this.#lanes = { acquire: other, renew: other, other };
     else {
-      const acquire = new Lane(dialer, clock, address);
-      const renew = new Lane(dialer, clock, address);
+      const [acquire, renew] = [lane(), lane()];
       this.#lanes = { acquire, renew, other };
       this.#replicated = {
         acquire: new Replicated(acquire, rule),
@@ -43,15 +43,19 @@ export class Server {
     return await this.#lanes.other.connection(dueAt);
   }
 
-  /** One call, not waited for by replicas. Rejects with an error reply or a LinkError. */
-  run(call: Call, dueAt: number): PromiseLike<unknown> {
-    const running = this.#lanes.other.open?.run(call, dueAt) ?? this.#runOnNew(call, dueAt);
-    running.then(undefined, this.#learn);
-    return running;
-  }
-
-  async #runOnNew(call: Call, dueAt: number): Promise<unknown> {
-    return await (await this.connection(dueAt)).run(call, dueAt);
+  /** One call, not waited for by replicas. */
+  ask(call: Call, asker: Asker, alone?: boolean): void {
+    const { open } = this.#lanes.other;
+    if (open !== undefined) open.ask(call, asker, alone);
+    else
+      this.connection(asker.dueAt).then(
+        (connection) => {
+          connection.ask(call, asker, alone);
+        },
+        (error: unknown) => {
+          asker.failed(error);
+        },
+      );
   }
 
   /** Several calls in one write; the outcome of each. Never rejects. */
@@ -61,17 +65,13 @@ export class Server {
     dueAt: number,
   ): Promise<readonly Outcome[]> {
     const replicated = purpose === "other" ? undefined : this.#replicated?.[purpose];
-    let outcomes: readonly Outcome[];
     try {
-      outcomes =
-        replicated === undefined
-          ? await (await this.#lanes[purpose].connection(dueAt)).runAll(calls, dueAt)
-          : await replicated.runAll(calls, dueAt);
+      return replicated === undefined
+        ? await (await this.#lanes[purpose].connection(dueAt)).runAll(calls, dueAt)
+        : await replicated.runAll(calls, dueAt);
     } catch (error) {
-      outcomes = calls.map(() => ({ ok: false, error }));
+      return calls.map(() => ({ ok: false, error }));
     }
-    for (const outcome of outcomes) if (!outcome.ok) this.#learn(outcome.error);
-    return outcomes;
   }
 
   async close(): Promise<void> {
@@ -88,14 +88,21 @@ export class Server {
 
 /** All servers of one backend, and which of them has a key. */
 export interface Servers {
-  /** Rejects with an error reply or a LinkError. */
-  run(call: Call, dueAt: number): PromiseLike<unknown>;
+  /** One call. `alone`: it need not wait for other commands of this turn of the event loop. */
+  ask(call: Call, asker: Asker, alone?: boolean): void;
   runAll(calls: readonly Call[], purpose: Purpose, dueAt: number): Promise<readonly Outcome[]>;
   /** Those that have keys: one, or all primaries of a Cluster. */
   primaries(dueAt: number): Promise<readonly Server[]>;
   /** A server for messages: any of them passes on what a script publishes. */
   listener(): Address | null;
   close(): Promise<void>;
+}
+
+/** One call, waited for. Rejects with an error reply or a LinkError. */
+export async function run(servers: Servers, call: Call, dueAt: number): Promise<unknown> {
+  return await new Promise((answered, failed) => {
+    servers.ask(call, { dueAt, answered, failed });
+  });
 }
 
 /** One server, or the primary that Sentinels tell of. */
@@ -106,8 +113,8 @@ export class OneServer implements Servers {
     this.#server = new Server(dialer, clock, null, rule);
   }
 
-  run(call: Call, dueAt: number): PromiseLike<unknown> {
-    return this.#server.run(call, dueAt);
+  ask(call: Call, asker: Asker, alone?: boolean): void {
+    this.#server.ask(call, asker, alone);
   }
 
   async runAll(
@@ -154,10 +161,11 @@ export class ClusterServers implements Servers {
     for (const seed of seeds) this.#add(seed);
   }
 
-  async run(call: Call, dueAt: number): Promise<unknown> {
-    const outcome = await this.#follow(call, "other", dueAt);
-    if (outcome.ok) return outcome.value;
-    throw outcome.error;
+  ask(call: Call, asker: Asker): void {
+    void this.#follow(call, "other", asker.dueAt).then((outcome) => {
+      if (outcome.ok) asker.answered(outcome.value);
+      else asker.failed(outcome.error);
+    });
   }
 
   async runAll(
