@@ -18,7 +18,8 @@ const RUN = /src[\\/](cli[\\/](command-line|run-command)|drivers[\\/]sqlite[\\/]
 const inOneFile = {
   name: "in-one-file",
   generateBundle(_options, files) {
-    for (const file of Object.values(files)) file.code = inAscii(file.code);
+    for (const file of Object.values(files))
+      if (file.type === "chunk") file.code = inAscii(file.code);
     const run = files["command-line.cjs"];
     const helpers = files["rolldown-runtime.cjs"].code;
     const inlined = `((exports) => {\n${helpers}return exports;\n})({})`;
