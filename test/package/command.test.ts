@@ -61,9 +61,9 @@ async function watched(...args: readonly string[]): Promise<unknown> {
   return JSON.parse(stdout);
 }
 
-it("`run` on a local store loads one file beside its launcher and the bundler's helpers, and needs not compile it", async () => {
+it("`run` on a local store loads one file beside its launcher, and needs not compile it", async () => {
   const seen = await watched("run", "x", "--", process.execPath, "-e", "0");
-  const own = ["main.cjs", "command-line.cjs", "rolldown-runtime.cjs"];
+  const own = ["main.cjs", "command-line.cjs"];
   expect(seen).toEqual({ own, taken: [true] });
 });
 

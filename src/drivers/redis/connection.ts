@@ -72,6 +72,11 @@ export class Connection {
     return this.#ended === undefined && !this.#retired;
   }
 
+  /** It is open, and no reply is waited for. */
+  get idle(): boolean {
+    return this.open && this.#pending.size === 0;
+  }
+
   /** One command. Rejects with an error reply, or with a LinkError. */
   async send(args: readonly string[], dueAt: number): Promise<unknown> {
     return await this.#watched(dueAt, async () => this.#wire.send(args));

@@ -171,9 +171,13 @@ export class Quick {
     });
   }
 
+  /** As Nagle's algorithm (RFC 896) does: what finds nothing under way goes at once, what comes meanwhile is gathered. */
   #add(step: Step): void {
-    this.#turn.push(step);
-    if (this.#turn.length === 1) this.#afterTurn(this.#send);
+    if (this.#turn.length === 0 && this.#servers.idle) this.#sendOne(step);
+    else {
+      this.#turn.push(step);
+      if (this.#turn.length === 1) this.#afterTurn(this.#send);
+    }
   }
 
   readonly #send = (): void => {

@@ -43,6 +43,10 @@ export class Server {
     return await this.#lanes.other.connection(dueAt);
   }
 
+  get idle(): boolean {
+    return this.#lanes.other.open?.idle === true;
+  }
+
   /** One call, not waited for by replicas. */
   ask(call: Call, asker: Asker, alone?: boolean): void {
     const { open } = this.#lanes.other;
@@ -88,6 +92,8 @@ export class Server {
 
 /** All servers of one backend, and which of them has a key. */
 export interface Servers {
+  /** One connection leads to all names, and no reply is waited for on it. */
+  readonly idle: boolean;
   /** One call. `alone`: it need not wait for other commands of this turn of the event loop. */
   ask(call: Call, asker: Asker, alone?: boolean): void;
   runAll(calls: readonly Call[], purpose: Purpose, dueAt: number): Promise<readonly Outcome[]>;
@@ -111,6 +117,10 @@ export class OneServer implements Servers {
 
   constructor(dialer: Dialer, clock: Clock, rule: ReplicaRule | undefined) {
     this.#server = new Server(dialer, clock, null, rule);
+  }
+
+  get idle(): boolean {
+    return this.#server.idle;
   }
 
   ask(call: Call, asker: Asker, alone?: boolean): void {
@@ -140,6 +150,7 @@ export class OneServer implements Servers {
 
 /** The servers of a Cluster and who has which slot. */
 export class ClusterServers implements Servers {
+  readonly idle = false;
   readonly #dialer: Dialer;
   readonly #clock: Clock;
   readonly #rule: ReplicaRule | undefined;

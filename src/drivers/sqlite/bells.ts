@@ -5,6 +5,7 @@
  */
 import {
   closeSync,
+  existsSync,
   type FSWatcher,
   mkdirSync,
   openSync,
@@ -111,7 +112,8 @@ export class Bells {
     const beside = here.get(this.#own);
     if (beside?.delete(this) !== true || beside.size > 0) return;
     here.delete(this.#own);
-    rmSync(this.#own, { force: true });
+    // Most processes never waited, and to remove what is not there takes Node longer than to look.
+    if (existsSync(this.#own)) rmSync(this.#own, { force: true });
   }
 
   /** Makes the bell, or touches it, so that no sweep takes it for a dead one's before our entry is in the queue. */

@@ -6,6 +6,7 @@
  */
 import { DriverError } from "../../core/driver.ts";
 import { resultCode } from "./errors.ts";
+import { loadLibsql } from "./libsql.ts";
 
 /** What can be bound. Integers beyond 2^53 go in as bigint. */
 export type SqliteValue = string | number | bigint | null;
@@ -206,10 +207,7 @@ export async function loadClient(): Promise<{
   if (builtin !== undefined)
     return { name: "node:sqlite", open: (path) => new builtin.DatabaseSync(path) };
   try {
-    const { default: Database } = (await import("libsql")) as unknown as {
-      readonly default: new (path: string) => SqliteDatabase;
-    };
-    return { name: "libsql", open: (path) => new Database(path) };
+    return { name: "libsql", open: await loadLibsql() };
   } catch (error) {
     throw new DriverError(
       "config",
