@@ -71,6 +71,13 @@ function withoutTimes(key: string, value: unknown): unknown {
   return key === "_metadata" || key === "duration" ? undefined : value;
 }
 
+/** A statement as it takes its values in order. */
+function inOrder(
+  statement: SqliteStatement,
+): Record<"run" | "get" | "all", (...values: unknown[]) => unknown> {
+  return statement as never;
+}
+
 /** The same calls on a connection of either making. */
 function script(db: SqliteDatabase): unknown[] {
   const run = (text: string, use: (statement: SqliteStatement) => unknown): unknown =>
@@ -83,6 +90,11 @@ function script(db: SqliteDatabase): unknown[] {
     run("INSERT INTO t (id, text) VALUES (:id, :text)", (insert) =>
       insert.run({ id: 2n ** 60n, text: null }),
     ),
+    // In order: in one list as the driver binds them, and one by one as a guard does.
+    run("INSERT INTO t (text) VALUES (?)", (insert) => inOrder(insert).run(["c"])),
+    run("INSERT INTO t (id, text) VALUES (?, ?)", (insert) => inOrder(insert).run(7, "d")),
+    run("SELECT text FROM t WHERE id = ?", (select) => inOrder(select).get(7)),
+    run("SELECT text FROM t ORDER BY id", (select) => inOrder(select).all()),
     run("SELECT CAST(id AS TEXT) AS id, text FROM t ORDER BY id", (select) => select.all({})),
     run("SELECT text FROM t WHERE text = :text", (select) => select.get({ text: "a" })),
     run("SELECT text FROM t WHERE text = :text", (select) => select.get({ text: "b" })),
@@ -108,7 +120,7 @@ it("answers and fails as a connection of the package does", async () => {
   const answers = script(own);
   expect(answers).toEqual(script(byPackage(":memory:")));
   expect(answers.at(2)).toMatchObject({ code: "SQLITE_CONSTRAINT_UNIQUE" });
-  expect(answers.at(12)).toHaveLength(201);
+  expect(answers.at(16)).toHaveLength(201);
   const nowhere = (db: (path: string) => unknown) => outcome(() => db("/nonexistent/locks.db"));
   expect(nowhere(open)).toEqual(nowhere(byPackage));
   expect(JSON.stringify(nowhere(open))).toContain("/nonexistent/locks.db");

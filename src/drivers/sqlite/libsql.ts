@@ -14,6 +14,7 @@ const VERSION = "0.5.29";
 const HEAD_BYTES = 4096;
 
 type Args = Readonly<Record<string, SqliteValue>>;
+type Bound = Args | readonly SqliteValue[];
 
 /** The functions of the native part that are used, as far as they are; connections and statements are opaque. */
 interface NativePart {
@@ -29,9 +30,9 @@ interface NativePart {
   databaseExecSync(this: object, text: string): void;
   databasePrepareSync(this: object, text: string): object;
   databaseClose(this: object): void;
-  statementGet(this: object, args: Args): unknown;
-  statementRun(this: object, args: Args): { readonly changes: number };
-  statementRowsSync(this: object, args: Args): object;
+  statementGet(this: object, values: Bound): unknown;
+  statementRun(this: object, values: Bound): { readonly changes: number };
+  statementRowsSync(this: object, values: Bound): object;
   /** Writes the next rows to a list, as many as it has places for. */
   rowsNext(this: object, rows: unknown[]): void;
 }
@@ -129,6 +130,14 @@ class NativeDatabase implements SqliteDatabase {
   }
 }
 
+/** Values by name in one object, in order in one list, or in order one by one: libsql's entry takes all three. */
+type Values = readonly [Args | readonly SqliteValue[]] | readonly SqliteValue[];
+
+function bound(values: Values): Bound {
+  const [first] = values;
+  return typeof first === "object" && first !== null ? first : (values as readonly SqliteValue[]);
+}
+
 class NativeStatement implements SqliteStatement {
   readonly #part: NativePart;
   readonly #statement: object;
@@ -138,16 +147,16 @@ class NativeStatement implements SqliteStatement {
     this.#statement = statement;
   }
 
-  get(args: Args): unknown {
-    return this.#part.statementGet.call(this.#statement, args);
+  get(...values: Values): unknown {
+    return this.#part.statementGet.call(this.#statement, bound(values));
   }
 
-  run(args: Args): { readonly changes: number } {
-    return this.#part.statementRun.call(this.#statement, args);
+  run(...values: Values): { readonly changes: number } {
+    return this.#part.statementRun.call(this.#statement, bound(values));
   }
 
-  all(args: Args): readonly unknown[] {
-    const rows = this.#part.statementRowsSync.call(this.#statement, args);
+  all(...values: Values): readonly unknown[] {
+    const rows = this.#part.statementRowsSync.call(this.#statement, bound(values));
     const found: unknown[] = [];
     for (;;) {
       const next: unknown[] = Array.from({ length: ROWS });
