@@ -7,12 +7,12 @@ import { sealed } from "../src/lab/sim/sealed.ts";
 import { World } from "../src/lab/sim/world.ts";
 
 /** How fast the world goes: five contending clients with a ttl of 10 s, and whole schedules under faults. */
-const HOURS = 10;
+const HOURS = 30;
 
 async function contention(): Promise<void> {
   const world = new World({
     seed: 1,
-    // Nobody will want to replay ten hours.
+    // Nobody will want to replay thirty hours.
     choices: randomChoices(1, false),
     weather: { delaysMs: [1, 3, 6], weights: [1, 1, 1], lose: 0.01, repeat: 0 },
   });

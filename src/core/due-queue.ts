@@ -6,6 +6,9 @@ export interface Due {
   dueAt: number;
 }
 
+/** The most that a bucket may come early. */
+const MAX_GRAIN_MS = 2 ** 30;
+
 /** What is due in one millisecond: mostly one item; `null` where the last one was taken out. */
 type Bucket<T> = T | Set<T> | null;
 
@@ -50,7 +53,8 @@ export class DueQueue<T extends Due> {
    * earlier, which lets many items share a bucket. `now`: a reading of the queue's clock that the caller just took.
    */
   set(item: T, at: number, slackMs = 0, now?: number): void {
-    const grain = slackMs >= 2 ? 2 ** Math.floor(Math.log2(slackMs)) : 1;
+    // The largest power of two up to it.
+    const grain = slackMs >= 2 ? 1 << (31 - Math.clz32(Math.min(slackMs, MAX_GRAIN_MS))) : 1;
     const early = Math.floor(at / grain) * grain;
     // What is nearly due gets its exact time: an early bucket in the past would fire for nothing, again and again.
     const tick = grain > 1 && early > (now ?? this.#now()) ? early : Math.ceil(at);

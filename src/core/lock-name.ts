@@ -4,6 +4,9 @@ import { InvalidArgumentError } from "./errors.ts";
 /** The longest lock name, in bytes of UTF-8. */
 const MAX_NAME_BYTES = 512;
 
+/** The usual name, which needs no look at normal forms. */
+const ASCII = /^[\x20-\x7e]+$/;
+
 /** NUL, other control characters, and halves of surrogate pairs. */
 const REFUSED = /[\p{Cc}\p{Cs}]/u;
 
@@ -25,11 +28,10 @@ export function utf8Bytes(text: string): number {
  * @throws InvalidArgumentError and never changes the name: two spellings must not become one lock silently
  */
 export function checkName(name: unknown, what = "lock name"): asserts name is string {
+  if (typeof name === "string" && name.length <= MAX_NAME_BYTES && ASCII.test(name)) return;
   const complaint = (expected: string): InvalidArgumentError =>
     new InvalidArgumentError(`Expected the ${what} to be ${expected}, got ${show(name)}.`);
   if (typeof name !== "string") throw complaint("a string");
-  // Plain ASCII, the usual case, needs no look at normal forms.
-  if (name.length > 0 && name.length <= MAX_NAME_BYTES && /^[\x20-\x7e]+$/.test(name)) return;
   if (name === "") throw complaint("at least one character");
   if (name.length > MAX_NAME_BYTES || utf8Bytes(name) > MAX_NAME_BYTES)
     throw complaint(`at most ${MAX_NAME_BYTES} bytes of UTF-8`);

@@ -136,7 +136,8 @@ export class ManagerEngine implements Engine {
     known: readonly string[],
     permits: number | null = null,
   ): Terms {
-    checkName(name);
+    // A name that has a queue was looked at before.
+    if (!this.#queues.has(name)) checkName(name);
     if (options === undefined && permits === null) return this.settings.defaults;
     if (options !== undefined) checkOptions(options, known);
     return termsOf(options ?? {}, this.settings, this.declared, permits);
