@@ -93,7 +93,9 @@ export class Connection {
         this.#answered(asker, reply);
       },
       (error: unknown) => {
-        if (codeOf(error) === "NOSCRIPT" && this.#ended === undefined) this.#askWhole(call, asker);
+        // Nothing was run, so sending it again cannot apply it twice.
+        if (codeOf(error) === "NOSCRIPT" && this.#ended === undefined)
+          this.#hear(asker, this.#send(command(call, true), false));
         else this.#failed(asker, error);
       },
     );
@@ -106,18 +108,6 @@ export class Connection {
     } catch (error) {
       return Promise.reject(error instanceof Error ? error : new Error(String(error)));
     }
-  }
-
-  /** Nothing was run, so sending it again cannot apply it twice. */
-  #askWhole(call: Call, asker: Asker): void {
-    this.#send(command(call, true), false).then(
-      (reply) => {
-        this.#answered(asker, reply);
-      },
-      (error: unknown) => {
-        this.#failed(asker, error);
-      },
-    );
   }
 
   /** Several scripts in one write. Rejects only as a whole, with a LinkError. */
@@ -188,16 +178,19 @@ export class Connection {
   async #watched<T>(dueAt: number, send: () => PromiseLike<T>): Promise<T> {
     return await new Promise<T>((resolve, failed) => {
       const asker = { dueAt, answered: resolve as (reply: unknown) => void, failed };
-      if (!this.#begin(asker)) return;
-      send().then(
-        (reply) => {
-          this.#answered(asker, reply);
-        },
-        (error: unknown) => {
-          this.#failed(asker, error);
-        },
-      );
+      if (this.#begin(asker)) this.#hear(asker, send());
     });
+  }
+
+  #hear(asker: Asker, replying: PromiseLike<unknown>): void {
+    replying.then(
+      (reply) => {
+        this.#answered(asker, reply);
+      },
+      (error: unknown) => {
+        this.#failed(asker, error);
+      },
+    );
   }
 
   /** Whether its command may be sent. */
