@@ -149,7 +149,10 @@ export interface Busy {
   /** Why: for messages, and for the poll. */
   readonly blockedBy: "lease" | "queue" | "lock-delay";
   readonly holder: string | null;
-  /** Earliest useful moment to ask again if no wake comes. */
+  /**
+   * When it is useful to ask again if no wake comes. While an offer runs: soon after it, wherever we stand in line, since
+   * an ask is what passes on an offer that nobody took.
+   */
   readonly askAgainMs: number;
   /** The entry counts as a dead waiter when nothing was heard for so long: core asks three times in it. Infinity: never. */
   readonly keepEntryMs: number;

@@ -92,7 +92,7 @@ describe("memory driver: what waiters are told", () => {
     await busy(backend, ask("x", "w0"));
     await backend.release([ask("x", "holder")], io);
     const told = await busy(backend, ask("x", "w1"));
-    expect([told.blockedBy, told.holder, told.askAgainMs]).toEqual(["queue", "holder of w0", 6000]);
+    expect([told.blockedBy, told.holder, told.askAgainMs]).toEqual(["queue", "holder of w0", 3000]);
   });
 
   it("tells a writer who waits for readers when the last of them ends, a permit's waiter the first", async () => {

@@ -32,7 +32,7 @@ import {
   type Renewal,
 } from "../../core/driver.ts";
 import { Grant } from "./grant.ts";
-import { askAgainMs, type Lock } from "./lock.ts";
+import type { Lock } from "./lock.ts";
 import { MAX_RANK, Queue, Waiter, type Wakeable } from "./queue.ts";
 import { listNames, recordOf } from "./records.ts";
 import { Store, type TokenFloor } from "./store.ts";
@@ -280,7 +280,7 @@ function busy(
     queued: place !== undefined,
     blockedBy,
     holder,
-    askAgainMs: askAgainMs(freeInMs, rank, ask.ttlMs),
+    askAgainMs: lock.askAgainMs(freeInMs, rank, ask.ttlMs, now),
     keepEntryMs: place?.keepMs ?? Number.POSITIVE_INFINITY,
   };
 }

@@ -1,7 +1,7 @@
 import type { Mode } from "../../core/capabilities.ts";
 import type { Busy } from "../../core/driver.ts";
 import type { Grant } from "./grant.ts";
-import { OFFER_MS, type Queue, type Waiter } from "./queue.ts";
+import { NEXT_ASK_MS, OFFER_MS, type Queue, type Waiter } from "./queue.ts";
 
 /** How long it is remembered that the last exclusive holder of an idle name never released. */
 const ABANDONED_KEPT_MS = 7 * 24 * 3_600_000;
@@ -141,6 +141,17 @@ export class Lock {
     return { blockedBy, holder, freeInMs: (semaphore ? first : last) - now };
   }
 
+  /**
+   * When an ask with `rank` live waiters before it should ask again, if no wake comes: after the offers that run, which may
+   * be to the dead, since an ask is what passes a lapsed one on; else when there is room, and each of those waiters has
+   * let an offer pass.
+   */
+  askAgainMs(freeInMs: number, rank: number, ttlMs: number, now: number): number {
+    if (this.queue === null || this.queue.offers === 0)
+      return Math.max(1, freeInMs + rank * Math.min(ttlMs, OFFER_MS));
+    return Math.max(1, this.queue.offersEnd(now) - now + Math.max(0, rank - 1) * NEXT_ASK_MS);
+  }
+
   /** Whether nobody holds it, waits for it, or would miss what is remembered of it. */
   isSpent(now: number): boolean {
     return (
@@ -169,9 +180,4 @@ export class Lock {
   #forgetMode(): void {
     if (this.#occupied() + this.#offers() === 0) this.mode = null;
   }
-}
-
-/** When an ask with `rank` live waiters before it should ask again, if no wake comes: each of them may let an offer pass. */
-export function askAgainMs(freeInMs: number, rank: number, ttlMs: number): number {
-  return Math.max(1, freeInMs + rank * Math.min(ttlMs, OFFER_MS));
 }

@@ -11,6 +11,8 @@ const REMEMBER_MS = 60_000;
 const MAX_WAITERS = 10_000;
 /** Ranks are counted no further: the poll of whoever stands behind is later than its refresh in any case. */
 export const MAX_RANK = 100;
+/** Once an offer has ended, each waiter asks so long after the one before it: the nearest that lives is the first. */
+export const NEXT_ASK_MS = 50;
 
 /** Somebody who can be told that the turn of one of its entries has come. */
 export interface Wakeable {

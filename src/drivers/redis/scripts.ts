@@ -120,13 +120,15 @@ local function oldest()
   return ''
 end
 -- Why it does not get in, who is in its way, and when that may be over but for the waiters before it.
+local offered_till = 0
 local function obstacle()
   if sole then return ends > now and 'lease' or 'lock-delay', held.who, free - now end
   local all = redis.call('ZRANGE', C, 0, -1, 'WITHSCORES')
   local till = #all > 0 and tonumber(all[#all]) or now
   local holders, living = 0, nil
   for i = 1, #all, 2 do
-    if not waiter(all[i]) then
+    if waiter(all[i]) then offered_till = tonumber(all[i + 1])
+    else
       holders = holders + 1
       local h = not living and grant(all[i])
       if h and h.ends > now then living = h.who end
@@ -141,7 +143,11 @@ local function obstacle()
 end
 local by, who, wait = obstacle()
 if not rank then rank = math.min(redis.call('ZCARD', Q), 100) end
-return done({0, w and 1 or 0, by, who, math.max(1, wait + rank * math.min(ttl, 3000)), keep or -1})
+-- After the offers that run, which may be to the dead, since an ask is what passes a lapsed one on: the nearest waiter
+-- first, and each so long after the one before it. Else when there is room, and each one before it has let an offer pass.
+local again = wait + rank * math.min(ttl, 3000)
+if offered_till > now then again = offered_till - now + math.max(0, rank - 1) * 50 end
+return done({0, w and 1 or 0, by, who, math.max(1, again), keep or -1})
 `,
 };
 

@@ -14,6 +14,8 @@ import type { Call, Statement } from "./statement.ts";
 export const OFFER_MS = 3000;
 /** Ranks are counted no further: the poll of whoever stands behind is later than its refresh in any case. */
 const MAX_RANK = 100;
+/** Once an offer has ended, each waiter asks so long after the one before it: the nearest that lives is the first. */
+const NEXT_ASK_MS = 50;
 
 /** Statements on one name whose first parameter is its key. */
 type KeyedStatement =
@@ -62,6 +64,8 @@ export class LockStep {
   #raised: bigint;
   readonly #shares: Shares;
   #waiters: readonly SeenWaiter[];
+  /** When the last of the running offers ends, from the moment of the look; `null` without any. */
+  #offersEnd: number | null;
   #entries: number;
   #ownEntry: boolean;
   #buried: boolean;
@@ -83,6 +87,7 @@ export class LockStep {
     this.#raised = BigInt(lock?.raised ?? 0);
     this.#shares = { ...sight.shares };
     this.#waiters = sight.waiters;
+    this.#offersEnd = sight.offersEnd;
     this.#entries = sight.entries;
     this.#ownEntry = sight.waiter !== null;
     this.#buried = sight.tombs;
@@ -256,23 +261,29 @@ export class LockStep {
     this.#changed = true;
   }
 
-  /** Why an ask does not get in, who is in its way, and when to ask again: each one ahead may let an offer pass. */
+  /**
+   * Why an ask does not get in, who is in its way, and when to ask again: after the offers that run, which may be to the
+   * dead, since an ask is what passes a lapsed one on; else when there is room, and each one ahead has let an offer pass.
+   */
   obstacle(ask: Ask): Pick<Busy, "blockedBy" | "holder" | "askAgainMs"> {
     const sole = this.#sole;
-    const askAgain = (at: number, before = this.ahead): number =>
-      Math.max(1, at + Math.min(before, MAX_RANK) * Math.min(ask.ttlMs, OFFER_MS));
+    const before = Math.min(this.ahead, MAX_RANK);
+    const askAgain = (at: number): number =>
+      Math.max(1, at + before * Math.min(ask.ttlMs, OFFER_MS));
     if (sole !== null) {
       const holder = this.#sight.lock?.holder ?? null;
       const askAgainMs = askAgain(sole.rest + sole.delay);
       return { blockedBy: sole.rest > 0 ? "lease" : "lock-delay", holder, askAgainMs };
     }
+    const { permits, soonest, latest, living, holder } = this.#shares;
     if (this.#slots(ask.mode) > 0) {
-      // The first of those ahead has its offer already.
-      const until = this.#sight.offersEnd ?? this.#offerOf(this.#waiters[0]);
-      const askAgainMs = askAgain(until, Math.max(0, this.ahead - 1));
+      // Nobody has an offer where a reader waits for a writer, and that one for the last reader.
+      const askAgainMs =
+        this.#offersEnd === null
+          ? askAgain(latest ?? 0)
+          : Math.max(1, this.#offersEnd + Math.max(0, before - 1) * NEXT_ASK_MS);
       return { blockedBy: "queue", holder: this.#sight.head, askAgainMs };
     }
-    const { permits, soonest, latest, living, holder } = this.#shares;
     const free = (ask.mode === "permits" && permits > 0 ? soonest : latest) ?? 0;
     const blockedBy = (living ?? 0) > 0 ? "lease" : "lock-delay";
     return { blockedBy, holder, askAgainMs: askAgain(free) };
@@ -286,6 +297,7 @@ export class LockStep {
     const slots = this.#slots(head.mode);
     if (slots === 0) {
       if (this.#waiters.some(({ offered }) => offered)) this.#add("withdraw");
+      this.#offersEnd = null;
       return;
     }
     const others = this.#waiters.findIndex(({ mode }) => mode !== head.mode);
@@ -296,7 +308,9 @@ export class LockStep {
     for (const waiter of turn) {
       // Who asks right now is told by the answer, and has no place to be found by when it has just joined.
       if (waiter.offered || waiter.seq === Infinity) continue;
-      this.#add("offer", String(waiter.seq), ms(this.#offerOf(waiter)));
+      const offerMs = Math.min(waiter.ttl, OFFER_MS);
+      this.#add("offer", String(waiter.seq), ms(offerMs));
+      this.#offersEnd = Math.max(this.#offersEnd ?? 0, offerMs);
       if (waiter.grant !== asking) this.#wake(waiter);
     }
   }
@@ -357,10 +371,6 @@ export class LockStep {
     const { channel, grant } = waiter;
     if (wake !== undefined) this.#calls.push({ statement: wake, args: [channel, grant] });
     this.#woken.push(waiter);
-  }
-
-  #offerOf(waiter: SeenWaiter | undefined): number {
-    return Math.min(waiter?.ttl ?? OFFER_MS, OFFER_MS);
   }
 
   #isSole(grantId: string): boolean {

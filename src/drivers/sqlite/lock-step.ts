@@ -9,6 +9,8 @@ import type { LockRow, ShareRow, ShareSums, WaiterRow } from "./tables.ts";
 const OFFER_MS = 3000;
 /** Ranks are counted no further: the poll of whoever stands behind is later than its refresh in any case. */
 const MAX_RANK = 100;
+/** Once an offer has ended, each waiter asks so long after the one before it: the nearest that lives is the first. */
+const NEXT_ASK_MS = 50;
 const NO_SHARES: ShareSums = { shared: 0, permits: 0, soonest: null, latest: null, expires: null };
 /** Above every place in a queue. */
 export const END_OF_QUEUE: number = 2 ** 52;
@@ -242,12 +244,16 @@ export class LockStep {
     return share.ttl_ms;
   }
 
-  /** Why an ask does not get in, who is in its way, and when to ask again: each one ahead may let an offer pass. */
+  /**
+   * Why an ask does not get in, who is in its way, and when to ask again: after the offers that run, which may be to the
+   * dead, since an ask is what passes a lapsed one on; else when there is room, and each one ahead has let an offer pass.
+   */
   obstacle(ask: Ask, ahead: number): Pick<Busy, "blockedBy" | "holder" | "askAgainMs"> {
     const { now } = this.#step;
     const lock = this.#lock;
-    const askAgain = (at: number, before = ahead): number =>
-      Math.max(1, at - now + Math.min(before, MAX_RANK) * Math.min(ask.ttlMs, OFFER_MS));
+    const before = Math.min(ahead, MAX_RANK);
+    const askAgain = (at: number): number =>
+      Math.max(1, at - now + before * Math.min(ask.ttlMs, OFFER_MS));
     if (lock.grant !== null) {
       const blockedBy = lock.expires > now ? "lease" : "lock-delay";
       return { blockedBy, holder: lock.holder, askAgainMs: askAgain(this.#soleEnd) };
@@ -256,13 +262,12 @@ export class LockStep {
     const step = this.#step;
     if (this.#slots(ask.mode) > 0) {
       const head = step.get(step.sql.head, { key: this.#key, now });
-      const until = step.get(step.sql.offersEnd, { key: this.#key })?.until;
-      // A reader waits for the writer before it, who has no offer before the last reader is gone. Else the first of those
-      // ahead has its offer already.
+      const until = step.get(step.sql.offersEnd, { key: this.#key })?.until ?? null;
+      // Nobody has an offer where a reader waits for a writer, and that one for the last reader.
       const askAgainMs =
-        ask.mode === "shared" && latest !== null
-          ? askAgain(Math.max(latest, until ?? now))
-          : askAgain(until ?? now, Math.max(0, ahead - 1));
+        until === null
+          ? askAgain(latest ?? now)
+          : Math.max(1, until - now + Math.max(0, before - 1) * NEXT_ASK_MS);
       return { blockedBy: "queue", holder: head?.holder ?? null, askAgainMs };
     }
     const living = step.get(step.sql.shares, { key: this.#key, now });

@@ -168,8 +168,12 @@ function obstacle(step: Step, { id, mode }: Ask): Obstacle {
 function busy(step: Step, ask: Ask, place: Place | null): Reply {
   const { by, holder, waitMs } = obstacle(step, ask);
   const rank = place?.rank ?? Math.min(step.name.queue.size, 100);
-  const again = Math.max(1, waitMs + rank * Math.min(ask.ttlMs, OFFER_MS));
-  return [0, place === null ? 0 : 1, by, holder, again, place?.keepMs ?? -1];
+  const offers = [...step.name.occupants].filter(([each]) => step.waiter(each) !== null);
+  const again =
+    step.name.lock?.lease || offers.length === 0
+      ? waitMs + rank * Math.min(ask.ttlMs, OFFER_MS)
+      : Math.max(...offers.map(([, until]) => until)) - step.now + Math.max(0, rank - 1) * 50;
+  return [0, place === null ? 0 : 1, by, holder, Math.max(1, again), place?.keepMs ?? -1];
 }
 
 export const attempt: Script = (step, args) => {

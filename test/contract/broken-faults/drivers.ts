@@ -1,4 +1,5 @@
 import type { Answer, Ask, Granted } from "../../../src/core/driver.ts";
+import { Lock } from "../../../src/drivers/memory/lock.ts";
 import { Queue } from "../../../src/drivers/memory/queue.ts";
 import {
   asking,
@@ -110,6 +111,13 @@ export const FAULTY_DRIVERS: readonly BrokenDriver[] = [
     Queue.prototype,
     "lapse",
     () => () => undefined,
+  ),
+  sabotaged(
+    "whoever is far back waits for all the offers before its own",
+    "many may die in line: whoever lives behind them asks at the end of each offer",
+    Lock.prototype,
+    "askAgainMs",
+    () => (freeInMs, rank, ttlMs) => freeInMs + rank * Math.min(ttlMs, 3000),
   ),
   twisted(
     "wake-ups only: nobody is told when to ask again",

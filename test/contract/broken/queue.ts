@@ -70,6 +70,13 @@ export const QUEUE_FAULTS: readonly BrokenDriver[] = [
     () => () => undefined,
   ),
   sabotaged(
+    "whoever is far back waits for all the offers before its own",
+    "while an offer runs, even the last one in line is told to come back soon after it",
+    Lock.prototype,
+    "askAgainMs",
+    () => (freeInMs, rank, ttlMs) => freeInMs + rank * Math.min(ttlMs, 3000),
+  ),
+  sabotaged(
     "an offer lapses at once",
     "an offer keeps others out until its waiter had time to come",
     Queue.prototype,

@@ -12,6 +12,12 @@ import { pair, type World } from "../world.ts";
 /** Real tests wait no longer than this for a waiter to be counted as dead. */
 const PATIENCE_MS = 4000;
 
+/** The longest offer. */
+const OFFER_MS = 3000;
+/** Waiters before the last one, and how much later than the one before it each may ask. */
+const AHEAD = 5;
+const NEXT_ASK_MS = 50;
+
 /** Entries that are numbered when they come in cannot be passed over and keep their place. */
 function numbered({ declares }: DriverFixture): string | null {
   return declares.mints === "at-enqueue" ? 'mints is "at-enqueue"' : null;
@@ -63,6 +69,25 @@ export const queueLiveness: ContractModule = {
         const waiting = await next.queue(name, terms);
         await holder.gives(held);
         await next.takesOver({ ...waiting, join: "kept" }, world.shortMs + 2 * world.lagMs);
+      },
+    },
+    {
+      promise: "while an offer runs, even the last one in line is told to come back soon after it",
+      excuse: anyOf(noTtl, numbered),
+      async run(world: World): Promise<void> {
+        const name = world.name();
+        const [holder, last] = await pair(world);
+        const held = await holder.hold(name);
+        for (let i = 0; i < AHEAD; i += 1) await (await world.party()).queue(name);
+        const waiting = await last.queue(name);
+        await holder.gives(held);
+        const told = await last.busy({ ...waiting, join: "kept" });
+        assert.equal(told.blockedBy, "queue");
+        const latest = OFFER_MS + AHEAD * NEXT_ASK_MS;
+        assert.ok(
+          told.askAgainMs <= latest,
+          `expected to ask again within ${latest} ms, got ${told.askAgainMs} ms`,
+        );
       },
     },
     {
