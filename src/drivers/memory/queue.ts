@@ -9,7 +9,7 @@ const NEAR = 3;
 /** How long a dead waiter's place is remembered, so that one which was merely stopped gets it back. */
 const REMEMBER_MS = 60_000;
 const MAX_WAITERS = 10_000;
-/** Ranks are counted no further: the poll of whoever stands behind is later than its refresh in any case. */
+/** Ranks are counted no further: it would hardly change when whoever stands behind asks again. */
 export const MAX_RANK = 100;
 /** Once an offer has ended, each waiter asks so long after the one before it: the nearest that lives is the first. */
 export const NEXT_ASK_MS = 50;

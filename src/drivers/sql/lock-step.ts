@@ -12,7 +12,7 @@ import type { Call, Statement } from "./statement.ts";
 
 /** The longest that a free lock is kept for one waiter. */
 export const OFFER_MS = 3000;
-/** Ranks are counted no further: the poll of whoever stands behind is later than its refresh in any case. */
+/** Ranks are counted no further: it would hardly change when whoever stands behind asks again. */
 const MAX_RANK = 100;
 /** Once an offer has ended, each waiter asks so long after the one before it: the nearest that lives is the first. */
 const NEXT_ASK_MS = 50;

@@ -7,7 +7,7 @@ import type { LockRow, ShareRow, ShareSums, WaiterRow } from "./tables.ts";
 
 /** The longest that a free lock is kept for one waiter. */
 const OFFER_MS = 3000;
-/** Ranks are counted no further: the poll of whoever stands behind is later than its refresh in any case. */
+/** Ranks are counted no further: it would hardly change when whoever stands behind asks again. */
 const MAX_RANK = 100;
 /** Once an offer has ended, each waiter asks so long after the one before it: the nearest that lives is the first. */
 const NEXT_ASK_MS = 50;
